@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from inferometer.options.options import Tls
 
 BUFFER = 256 * 1024  # bytes received at once,
-SMALL_BUFFER = (
-    8 * 1024
-)  # or fewer where they may hold thousands of tiny pieces, which delay answers to the controller
+# For streams of tiny pieces: reading thousands at once would delay answers to the controller.
+SMALL_BUFFER = 8 * 1024
 MANY = 512  # buffers per system call at most
 
 

@@ -28,9 +28,8 @@ class Http1Link(SocketLink):
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         super().__init__(setup, callbacks)
         wiring, requests = setup.wiring, setup.requests
-        self.is_reading = (
-            self.replies is not None or wiring.reader is not None
-        )  # whether some replies are read; send() decides which
+        # Whether some replies are read; send() decides which.
+        self.is_reading = self.replies is not None or wiring.reader is not None
         if self.is_reading:
             self.next_step = always_finish(self.finish)
         self.is_flushed = True  # a cancelled request closes its connection

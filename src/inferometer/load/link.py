@@ -24,10 +24,7 @@ from inferometer.wire.frames import Buffer
 
 RECENT = 15  # samples used,
 OUTLIERS = 3  # excluding this many at either end: interrupts are charged to the running process
-MASK, FIRST = (
-    1023,
-    8,
-)  # send n of a connection is sampled if n & MASK < FIRST: sampling costs a fifth of a send
+MASK, FIRST = 1023, 8  # sample send n of a connection if n & MASK < FIRST: a sample costs a fifth of a send
 
 Request = bytes | memoryview
 """For HTTP the head and body, ready for the socket; for gRPC the message."""

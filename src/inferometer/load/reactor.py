@@ -30,9 +30,7 @@ class EpollReactor:
         self._clock = clock
         self._spin_ns = SPIN_NS
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._later: deque[tuple[int, Callable[[], None]]] = (
-            deque()
-        )  # with the round in which they were deferred
+        self._later: deque[tuple[int, Callable[[], None]]] = deque()  # with their round
         self._urgent = select.poll()
         self._rounds = 0  # rounds with deferred tasks
         self._timer = Timer()

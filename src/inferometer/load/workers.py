@@ -34,9 +34,8 @@ ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 FIRST_ROUND_NS = 40 * NS_PER_MS  # for a plan with a count, then doubled each time: a short plan ends soon
 NAP_NS = ROUND_NS // 4  # or this often if there are many
 MANY = CAPACITY // 8  # records per worker and round; a worker stops when half of its ring is full
-SILENCE_NS = (
-    2 * NS_PER_S
-)  # when the load stops, wait for outstanding requests while some end at least this often,
+# When the load stops, wait for outstanding requests as long as some end within this time,
+SILENCE_NS = 2 * NS_PER_S
 HURRIED_NS = NS_PER_S  # the same after a signal,
 DRAIN_NS = 10 * NS_PER_S  # and at most this long; not every server honors a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to receive a schedule and to open connections before it begins
@@ -271,9 +270,8 @@ class Workers:
             spool_fd=spool_fd,
             visits=self.traffic.visits,
         )
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionResetError
-        ):  # the missing answer reveals the failure
+        # The missing answer reveals the failure.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             control.send(job)
         return _Worker(child, control, ring)
 
@@ -304,9 +302,8 @@ class Workers:
         """Shift the current schedule, and give each worker more of its requests and another cap."""
         for index, process in enumerate(self._processes):
             message = Adjust(timing, tuple(more[index]) if more else (), caps[index] if caps else None)
-            with contextlib.suppress(
-                BrokenPipeError, ConnectionResetError
-            ):  # the next message reveals the failure
+            # The next message reveals the failure.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 process.control.send(message)
 
     def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
@@ -394,9 +391,8 @@ class Workers:
     ) -> list[Answer]:
         """Return one answer per worker to its message, fewer after the time-out. Empty the rings meanwhile."""
         for process, message in zip(self._processes, messages, strict=False):
-            with contextlib.suppress(
-                BrokenPipeError, ConnectionResetError
-            ):  # the missing answer reveals the failure
+            # The missing answer reveals the failure.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 process.control.send(message)
         answers: list[Answer] = []
         waiting = {process.control: process for process in self._processes}

@@ -1,4 +1,4 @@
-"""HTTP/2 frames (RFC 9113 4 and 6): names, how ours are written, how a whole reply is recognised.
+"""HTTP/2 frames (RFC 9113 4 and 6): names, encoding of client frames, recognition of a complete reply.
 
 +-----------+------+-------+---+-----------+
 | size (24) | kind | flags | R | stream 31 |   then `size` bytes of payload
@@ -42,7 +42,7 @@ ERRORS = (
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD = 9
-LEAST_FRAME_SIZE = 16 * 1024  # what every peer takes
+LEAST_FRAME_SIZE = 16 * 1024  # accepted by every peer
 LARGEST_FRAME_SIZE = 2**24 - 1
 DEFAULT_WINDOW = 65_535
 LARGEST_WINDOW = 2**31 - 1
@@ -56,7 +56,7 @@ unpack_head: Callable[[Buffer, int], tuple[int, int, int, int, int]] = _HEAD.unp
 
 
 class Fault(PeerError):
-    """What the peer did ends the connection; the code goes into our GOAWAY."""
+    """Error of the peer that ends the connection; the code goes into the client's GOAWAY."""
 
     def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(message)
@@ -96,7 +96,7 @@ def goaway(last_stream_id: int, code: int, text: str = "") -> bytes:
 
 
 def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> Iterator[bytes]:
-    """One HEADERS frame, and as many CONTINUATIONs as the peer's frame size requires."""
+    """Yield one HEADERS frame and as many CONTINUATION frames as the peer's frame size requires."""
     kind, flags = HEADERS, END_STREAM if ends else 0
     while len(block) > largest:
         yield frame(kind, flags, stream_id, block[:largest])
@@ -105,7 +105,7 @@ def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> 
 
 
 def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
-    """Names and values in the order they were sent, which is the order they count in."""
+    """Return names and values in the order they were sent, in which they apply."""
     if len(payload) % 6:
         raise Fault(
             f"a SETTINGS frame has {len(payload)} bytes, which is not a multiple of 6", FRAME_SIZE_ERROR
@@ -147,7 +147,7 @@ def padding_of(data: Buffer, start: int, stop: int) -> int:
 
 
 def strip(flags: int, data: Buffer, start: int, stop: int) -> tuple[int, int]:
-    """A HEADERS frame without its padding and its priority."""
+    """Return the bounds of a HEADERS frame without its padding and priority."""
     if flags & PADDED:
         padding = padding_of(data, start, stop)
         start, stop = start + 1, stop - padding
@@ -158,22 +158,23 @@ def strip(flags: int, data: Buffer, start: int, stop: int) -> tuple[int, int]:
     return start, stop
 
 
-# --- the usual reply: known whole, by one look instead of three frames
+# --- the usual reply: recognised by one comparison instead of three frames
 #
-# A reply has the frames HEADERS, DATA and HEADERS. Of one that came before, everything is known but the stream id,
-# which must be the same in all three, and what the body says behind its opening. Servers often let a WINDOW_UPDATE
-# of the connection follow, which is as easily known.
+# A reply has the frames HEADERS, DATA and HEADERS. If it repeats an earlier reply, everything is known except the
+# stream ID, which must be the same in all three, and the body after its opening. Servers often append a WINDOW_UPDATE
+# of the connection, which is as easily recognised.
 
 UPDATE = frame_head(4, WINDOW_UPDATE, 0, 0)
 UPDATE_SIZE = FRAME_HEAD + 4
 unpack_update = Struct(f">{FRAME_HEAD}sL").unpack_from
 """(UPDATE, the increment), if it is a WINDOW_UPDATE of the connection."""
 
-_NEVER = 1 << 62  # more bytes than ever come
+_NEVER = 1 << 62  # more bytes than can arrive
 
 
 class UsualReply:
-    """How to know the reply: `unpack` gives the stream ids of its frames and what must be `constants`, in turns."""
+    """Pattern of a reply: `unpack` returns, alternately, the stream IDs of its frames and bytes that must equal
+    `constants`."""
 
     __slots__ = ("constants", "content", "size", "unpack")
 
@@ -193,12 +194,13 @@ class UsualReply:
 UNKNOWN_REPLY = UsualReply(_NEVER, 0, Struct("").unpack_from, ())
 
 Pieces = tuple[bytes, bytes]
-"""A HEADERS frame, cut around the stream id."""
+"""A HEADERS frame, split around the stream ID."""
 
 
 @lru_cache(256)
 def usual_reply(head: Pieces, size: int, opening: bytes, trailers: Pieces) -> UsualReply:
-    """Of a reply with this head, a body of `size` bytes that begins with `opening`, and these trailers."""
+    """Return the pattern of a reply with this head, a body of `size` bytes that begins with `opening`, and these
+    trailers."""
     first, block = head
     last, end = trailers
     middle = block + frame_head(size, DATA, 0, 0)[:5]

@@ -1,6 +1,6 @@
-"""gRPC over HTTP/2 as a client sees it: requests rendered, messages and statuses read. No socket, no clock.
+"""Client side of gRPC over HTTP/2: renders requests, reads messages and statuses. No socket, no clock.
 
-How the engine uses it, one GrpcConnection per socket:
+Usage, with one GrpcConnection per socket:
 
     block = encode_headers(path="/inference.GRPCInferenceService/ModelInfer", authority="host:8001")
     request = render_call(block, message)               # once per step of the dataset
@@ -9,19 +9,19 @@ How the engine uses it, one GrpcConnection per socket:
     call = connection.open(slot, request)               # while connection.http2.can_open; queues the frames
     for chunk in connection.take(): ...                 # send all; again when connection.http2.wants_to_send
     for call, ending, message in connection.receive(buffer, length):
-        if ending is None: ...                          # a message has arrived completely, in this very call
-        else: ...                                       # the call is over; ending.code is 0 when it went well
+        if ending is None: ...                          # a message is complete
+        else: ...                                       # the call is over; ending.code is 0 on success
     connection.http2.closing, connection.http2.broken   # look after receive(): open a new one; drop this one
 
-A message is given as bytes if the call was opened with keep=True, decompressed if need be; else it is only
-counted and the event carries None. What is kept has a limit, which counts the bytes after decompression: a call that
+A message is returned as bytes, decompressed if necessary, if the call was opened with keep=True; otherwise it is only
+counted and the event carries None. Kept messages have a limit, which applies after decompression: a call that
 exceeds it is reset and ends as malformed. Every call that was opened and not cancelled ends with exactly one Ending.
-Its code is always a gRPC one, by the mappings of the gRPC specification; `cause` tells who decided it.
+Its code is always a gRPC code, by the mappings of the gRPC specification; `cause` states its origin.
 
 The wire format: each message has a prefix of five bytes, a flag (1 when compressed) and the length; messages
-and DATA frames need not begin together. The status comes in trailers, or in the head of a reply that has
-nothing else ("trailers-only"). A reply that is not gRPC at all, from a proxy for instance, is told by its HTTP
-status or content type; then the beginning of its body becomes part of the ending's text.
+and DATA frames need not be aligned. The status arrives in trailers, or in the head of a reply that has
+nothing else ("trailers-only"). A reply that is not gRPC at all, from a proxy for instance, is recognised by its HTTP
+status or content type; the beginning of its body then becomes part of the ending's text.
 """
 
 import base64
@@ -46,13 +46,13 @@ from inferometer.wire.sender import Http2Request, Stream, render
     UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED,
 ) = range(17)  # fmt: skip
 
-LARGEST_MESSAGE = 2**31 - 1  # that is only counted
-LARGEST_KEPT = 64 * 1024 * 1024  # that is kept, after decompression
+LARGEST_MESSAGE = 2**31 - 1  # limit of a message that is only counted
+LARGEST_KEPT = 64 * 1024 * 1024  # limit of a message that is kept, after decompression
 PREFIX = 5
 
-# Who decided how a call ended.
+# Origin of a call's ending.
 STATUS = "status"  # the server, with a grpc-status
-HTTP = "http"  # something that answered without gRPC
+HTTP = "http"  # a peer that answered without gRPC
 RESET, REFUSED, LOST, BROKEN = http2.RESET, http2.REFUSED, http2.LOST, http2.BROKEN
 MALFORMED = http2.MALFORMED
 
@@ -69,9 +69,9 @@ _OURS = frozenset(
         "grpc-status", "grpc-timeout", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
-_EXCERPT = 2 * 1024  # of the body of a reply that is not gRPC
+_EXCERPT = 2 * 1024  # bytes quoted from the body of a non-gRPC reply
 _GZIP_SIZE = Struct("<L")  # the last four bytes of gzip: the decompressed size, modulo 2^32 (RFC 1952 2.3.1)
-_MOST_PACKED = 1032  # bytes that deflate can put into one
+_MOST_PACKED = 1032  # highest compression ratio of deflate
 
 # https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md
 _BY_HTTP_STATUS = {
@@ -113,7 +113,7 @@ def encode_headers(
     metadata: Iterable[tuple[str, str]] = (),
     compression: str | None = None,
 ) -> bytes:
-    """The header block of a call; the same for every stream of every connection."""
+    """Encode the header block of a call; it is the same for every stream of every connection."""
     if _PATH.fullmatch(path) is None:
         raise UsageError(f"the method {path!r} is not of the form /package.Service/Method")
     if not authority or _TEXT.fullmatch(authority) is None:
@@ -130,7 +130,7 @@ def encode_headers(
 
 
 def _metadatum(name: str, value: str) -> tuple[str, str]:
-    """A value may be a secret: what is said about it names only its name."""
+    """Check a metadata entry; errors never show the value, which may be secret."""
     if name != name.lower():
         raise UsageError(
             f"the metadata name {name!r} has upper-case letters", remedy="write it in lower case"
@@ -151,7 +151,7 @@ def _metadatum(name: str, value: str) -> tuple[str, str]:
 
 
 def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buffer, ...]:
-    """Prefix and message; what is not compressed is not copied."""
+    """Return prefix and message; an uncompressed message is not copied."""
     if compression is None:
         return _prefix.pack(0, len(message)), message
     packer = zlib.compressobj(wbits=_WINDOW_BITS[compression])
@@ -160,7 +160,7 @@ def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buff
 
 
 def render_call(block: bytes, message: Buffer, *, compression: str | None = None) -> Http2Request:
-    """A call with its only message, for GrpcConnection.open()."""
+    """Render a call with a single message, for GrpcConnection.open()."""
     return render(block, frame_message(message, compression))
 
 
@@ -170,13 +170,13 @@ def render_call(block: bytes, message: Buffer, *, compression: str | None = None
 class Ending(NamedTuple):
     """How a call ended."""
 
-    code: int  # gRPC's; 0 is good
+    code: int  # of gRPC; 0 is success
     text: str
     cause: str = STATUS
 
     @property
     def is_retriable(self) -> bool:
-        """The server did nothing for this call: it may be made again."""
+        """Whether the server did not process the call, so that it may be retried."""
         return self.cause == REFUSED
 
 
@@ -185,7 +185,7 @@ Event = tuple[Stream, Ending | None, Buffer | None]
 
 @lru_cache(1024)
 def _ending(headers: Headers) -> Ending | None:
-    """What a block says about the call, or None when it has no grpc-status."""
+    """Return the ending given by a header block, or None if it has no grpc-status."""
     status = headers.get("grpc-status")
     if status is None:
         return None
@@ -215,27 +215,27 @@ def _is_grpc(head: Headers) -> bool:
 
 
 class _Partial:
-    """A message that has not arrived completely."""
+    """A partially received message."""
 
     __slots__ = ("body", "compressed", "left", "prefix")
 
     def __init__(self) -> None:
         self.prefix = bytearray()
         self.compressed = False
-        self.left = 0  # bytes to come behind the prefix
+        self.left = 0  # bytes still to come after the prefix
         self.body = bytearray()
 
 
 class _Calls:
-    """Collects what one receive() brings. A stream's `reading` is the message that has begun, if one has,
-    or the beginning of a body that is not gRPC."""
+    """Collector of the events of one receive(). A stream's `reading` is its partial message, if any,
+    or the beginning of a non-gRPC body."""
 
     __slots__ = ("_kept", "_known", "_largest", "events")
 
     def __init__(self, largest: int, kept: int) -> None:
         self._largest = largest
         self._kept = kept
-        self._known: tuple[Headers, Headers, Ending | None] | None = None  # head, trailers and what they mean
+        self._known: tuple[Headers, Headers, Ending | None] | None = None  # head, trailers and their ending
         self.events: list[Event] = []
 
     def head(self, stream: Stream, headers: Headers) -> None:
@@ -243,7 +243,7 @@ class _Calls:
             stream.reading = bytearray()
 
     def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bytes:
-        """One message that is only counted, and a good ending. Its body begins with the message's prefix."""
+        """Record one counted message and a successful ending. Its body begins with the message's prefix."""
         head, known = stream.head, self._known
         if known is None or known[0] is not head or known[1] is not trailers:
             assert head is not None
@@ -308,13 +308,12 @@ class _Calls:
         self.events.append((stream, None, kept))
 
     def _decompress(self, stream: Stream, packed: bytearray) -> bytes:
-        """The message; one that is larger than the limit is given up there, or before where gzip gives its size."""
+        """Decompress a message; stop at the limit, or before if gzip announces a larger size."""
         name, limit = _compression(stream), self._kept
         if name == "gzip" and len(packed) >= _GZIP_SIZE.size:
             (size,) = _GZIP_SIZE.unpack_from(packed, len(packed) - _GZIP_SIZE.size)
-            if (
-                size <= len(packed) * _MOST_PACKED
-            ):  # else the message is damaged, which decompression finds out
+            # Otherwise the message is damaged, which decompression detects.
+            if size <= len(packed) * _MOST_PACKED:
                 _check_size(size, limit)
         unpacker = zlib.decompressobj(_WINDOW_BITS[name])
         try:
@@ -347,7 +346,7 @@ def _check_size(size: int, limit: int) -> None:
 
 
 def _compression(stream: Stream) -> str:
-    """What the server says it compressed with."""
+    """Return the compression that the server declares."""
     name = None if stream.head is None else stream.head.get("grpc-encoding")
     if name not in _WINDOW_BITS:
         raise StreamFault(f"a message is compressed with the unsupported grpc-encoding {name!r:.80}")
@@ -355,7 +354,7 @@ def _compression(stream: Stream) -> str:
 
 
 def _judge(stream: Stream, ending: Ending | None) -> Ending:
-    """The ending of a call that was not answered as it should be."""
+    """Return the ending of a call without a regular answer."""
     head, reading = stream.head, stream.reading
     if isinstance(reading, bytearray):
         if ending is not None:
@@ -391,14 +390,14 @@ class GrpcConnection:
         self.take = self.http2.take
 
     def receive(self, data: Buffer, length: int) -> list[Event]:
-        """What data[:length] completes, in order."""
+        """Return the events completed by data[:length], in order."""
         events: list[Event] = []
         self._calls.events = events
         self.http2.receive(data, length)
         return events
 
     def eof(self) -> list[Event]:
-        """The server closed the connection: the endings of all calls."""
+        """Return the endings of all calls after the server closed the connection."""
         events: list[Event] = []
         self._calls.events = events
         self.http2.eof()

@@ -1,12 +1,12 @@
-"""Header blocks (RFC 7541, HPACK) without a dynamic table: written plainly, and read by looking them up.
+"""Header blocks (RFC 7541, HPACK) without a dynamic table: encoded as literals, and decoded through a cache.
 
-HPACK lets a block depend on all blocks before it, through a table that both ends keep. We do without:
+HPACK lets a block depend on all earlier blocks, through a table that both ends keep. This client avoids it:
 
-* What we send are literals and static names. The first block of a connection begins with SHRINK, which sets
-  our table to size 0, so nothing we send ever depends on it and a block can be rendered once and sent for ever.
-* To the server we announce SETTINGS_HEADER_TABLE_SIZE 0. Once it has acknowledged that and has said in a
-  block that its table shrank to 0, as it must (RFC 7541 4.2), it may never grow again: from there on a block
-  means the same wherever it stands. `BlockReader.frozen` is True then, and decoding is a pure function with a
+* It sends literals and static names. The first block of a connection begins with SHRINK, which sets
+  its table to size 0, so that a block never depends on it and can be rendered once and sent any number of times.
+* It announces SETTINGS_HEADER_TABLE_SIZE 0 to the server. Once the server has acknowledged that and stated in a
+  block that its table shrank to 0, as it must (RFC 7541 4.2), the table may never grow again: from then on a block
+  means the same in any position. `BlockReader.frozen` is then True, and decoding is a pure function with a
   cache. Blocks before that point, a handful per connection, go through one HPACK decoder in order.
 
 A literal "with indexing" is legal for a table of size 0 and changes nothing (4.4); grpc servers send many.
@@ -23,14 +23,14 @@ from inferometer.wire.protobuf import varint
 if TYPE_CHECKING:
     from hpack import Decoder
 
-SHRINK = b"\x20"  # "my dynamic table has size 0 from here on"
-LIST_LIMIT = 64 * 1024  # of the decoded headers, as MAX_HEADER_LIST_SIZE counts them
-_KNOWN_LIMIT = 2 * 1024  # longer blocks are not worth their memory
+SHRINK = b"\x20"  # set the dynamic table to size 0
+LIST_LIMIT = 64 * 1024  # size of the decoded headers, counted like MAX_HEADER_LIST_SIZE
+_KNOWN_LIMIT = 2 * 1024  # longer blocks are not cached
 
 _NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9a-z]+")
 _STATUS = re.compile(r"[1-9][0-9][0-9]")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-_ADDRESS = re.compile(r"(:| from) <memory at [^>]*>")  # addresses are of no use in a message
+_ADDRESS = re.compile(r"(:| from) <memory at [^>]*>")  # memory addresses are useless in a message
 _ABOUT_CONNECTIONS = frozenset(
     {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
@@ -44,7 +44,7 @@ _SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
 def encode_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """A header block that is the same for every stream; values are Latin-1, names must be in lower case."""
+    """Encode a header block that is the same for every stream; values are Latin-1, names must be lower case."""
     return b"".join(_encode_field(name, value) for name, value in headers)
 
 
@@ -52,7 +52,7 @@ def _encode_field(name: str, value: str) -> bytes:
     whole = _WHOLE.get((name, value))
     if whole is not None:
         return bytes([0x80 | whole])
-    # "Never indexed" also binds proxies: a secret stays out of their tables (RFC 7541 7.1.3).
+    # "Never indexed" also applies to proxies: secrets stay out of their tables (RFC 7541 7.1.3).
     mark = 0x10 if name in _SECRET else 0x00
     index = _NAMES.get(name, 0)
     start = _encode_integer(index, 4, mark)
@@ -65,7 +65,7 @@ def _encode_text(text: str) -> bytes:
 
 
 def _encode_integer(value: int, bits: int, mark: int) -> bytes:
-    """RFC 7541 5.1: in the low bits of the first byte; what is too large for them goes on as a varint does."""
+    """Encode an integer (RFC 7541 5.1): in the low bits of the first byte, continued as a varint if it is too large."""
     full = (1 << bits) - 1
     if value < full:
         return bytes([mark | value])
@@ -73,23 +73,23 @@ def _encode_integer(value: int, bits: int, mark: int) -> bytes:
 
 
 class Headers:
-    """One decoded block. Blocks of the same bytes are mostly the same object, so it compares as one."""
+    """One decoded block. Blocks with the same bytes are usually the same object, so comparison is by identity."""
 
     __slots__ = ("fault", "fields", "length", "status")
 
     def __init__(self, fields: tuple[tuple[str, str], ...], status: int, length: int, fault: str) -> None:
         self.fields = fields  # without :status; values as Latin-1
         self.status = status  # of the reply; 0 in trailers
-        self.length = length  # that Content-Length announces; -1 without
-        self.fault = fault  # what makes the message malformed, or nothing
+        self.length = length  # from Content-Length; -1 if absent
+        self.fault = fault  # why the message is malformed, or empty
 
     def get(self, name: str) -> str | None:
-        """The value of the first header of that name."""
+        """Return the value of the first header with that name."""
         return next((value for known, value in self.fields if known == name), None)
 
 
 class BlockReader:
-    """The server's header blocks of one connection, in order."""
+    """Decoder of the server's header blocks of one connection, in order."""
 
     __slots__ = ("_decoder", "frozen")
 
@@ -98,7 +98,7 @@ class BlockReader:
         self.frozen = False  # blocks no longer depend on each other
 
     def acknowledged(self) -> None:
-        """The server has acknowledged our SETTINGS, and with them a table of size 0."""
+        """Note that the server has acknowledged the client's SETTINGS, and with them a table of size 0."""
         self._decoder.max_allowed_table_size = 0
         self._check_frozen()
 
@@ -115,12 +115,12 @@ class BlockReader:
 
 
 def _decode_anew(block: bytes) -> Headers:
-    """What a block means to a table that can hold nothing."""
+    """Decode a block with an empty dynamic table."""
     decoder = _new_decoder()
     decoder.max_allowed_table_size = decoder.header_table_size = 0
     try:
         return _decode(decoder, block)
-    except _TooLong as fault:  # half decoded, which nothing here remembers
+    except _TooLong as fault:  # decoded partially, which leaves no state behind
         return Headers((), 0, -1, fault.message)
 
 
@@ -153,9 +153,9 @@ def _decode(decoder: "Decoder", block: bytes) -> Headers:
 
 
 def parse_fields(fields: list[tuple[str, str]]) -> Headers:
-    """The checks of RFC 9113 8.2 and 8.3; one that fails is the stream's failure, not the connection's.
+    """Check and collect fields (RFC 9113 8.2 and 8.3); a violation fails the stream, not the connection.
 
-    What is lenient: a value may begin or end with a space, because a percent-encoded grpc-message does.
+    One leniency: a value may begin or end with a space, because a percent-encoded grpc-message may.
     """
     pseudo = [(name, value) for name, value in fields if name.startswith(":")]
     plain = tuple(fields[len(pseudo) :])

@@ -1,6 +1,6 @@
-"""HTTP/1.1 as a client sees it (RFC 9112): heads of requests out, replies in. No socket, no clock.
+"""Client side of HTTP/1.1 (RFC 9112): encodes request heads, decodes replies. No socket, no clock.
 
-A reply is read in steps, each of which takes what it can from the bytes at hand:
+A reply is read in steps, each of which consumes what it can of the available bytes:
 
     HEAD -> SIZED -----------------------------> DONE       Content-Length
          -> UNTIL_CLOSE ------------- eof() ---> DONE       no length at all
@@ -8,15 +8,15 @@ A reply is read in steps, each of which takes what it can from the bytes at hand
             ^   +-> TRAILERS -----------------> DONE        Transfer-Encoding: chunked
             +--------------------------------------+
 
-A step that cannot go on leaves its bytes alone; they wait in `_pending` until more arrive. Only lines wait,
-body bytes never do: they are counted and, if anyone wants them, kept.
+A step that cannot continue leaves its bytes in `_pending` until more arrive. Only lines wait,
+body bytes never do: they are counted and, on request, kept.
 
-A load test sees the same few heads again and again. So a connection remembers its last one, and a reply of
-the same size that begins with the same bytes is done after two comparisons. Other heads, and the lines of new
-heads, are found by their bytes in caches, so that a new Date or request id costs the parsing of one line.
+A load test receives the same few heads again and again. So a connection remembers its last one, and a reply of
+the same size that begins with the same bytes takes only two comparisons. Other heads, and the lines of new
+heads, are cached by their bytes, so that a new Date or request ID costs the parsing of one line.
 
-What is lenient: a line may end with a bare LF (RFC 9112 2.2), and folded header lines are joined with a space
-(5.2 asks user agents to). A reply to HEAD or CONNECT is not understood: the load generator sends neither.
+Leniencies: a line may end with a bare LF (RFC 9112 2.2), and folded header lines are joined with a space
+(as 5.2 requires of user agents). Replies to HEAD and CONNECT are not supported: the load generator sends neither.
 """
 
 import re
@@ -51,7 +51,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 def encode_request(
     method: str, path: str, headers: Iterable[tuple[str, str]], body_length: int | None
 ) -> bytes:
-    """The head of a request; a body length, if there is one, becomes its Content-Length."""
+    """Encode the head of a request; a body length, if given, becomes its Content-Length."""
     if _NAME.fullmatch(method) is None:
         raise UsageError(f"{method!r} is not an HTTP method")
     if _PATH.fullmatch(path) is None:
@@ -74,41 +74,41 @@ def _encode_field(name: str, value: str, framed: bool) -> bytes:
     if any(c in value for c in "\r\n\0"):
         raise UsageError(f"the header {name!r} has a line break or a NUL in its value {value!r}")
     try:
-        # What the user typed goes out as it was typed: the bytes of the command line.
+        # Send exactly the bytes of the command line.
         return f"{name}: {value}".encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise UsageError(f"the header {name!r} has a value that is not text: {value!r}") from None
 
 
 class Head(NamedTuple):
-    """Status line and headers of a reply, and what they say about its body and the connection."""
+    """Status line and headers of a reply, and what they imply for its body and the connection."""
 
     status: int
     reason: str
     headers: tuple[tuple[str, str], ...]  # names in lower case
-    length: int  # of the body; CHUNKED or UNTIL_CLOSE when not known beforehand
+    length: int  # of the body; CHUNKED or UNTIL_CLOSE if not known in advance
     reusable: bool  # the connection may carry another request after this reply
 
     def get(self, name: str) -> str | None:
-        """The value of the first header of that name."""
+        """Return the value of the first header with that name."""
         wanted = name.lower()
         return next((value for name, value in self.headers if name == wanted), None)
 
 
 _known: dict[bytes, Head] = {}  # heads by their bytes, shared by all connections
-_chunk_lines: dict[int, bytes] = {}  # the size lines of whole chunks, by their length with the line
-_chunk_sizes: dict[bytes, int] = {}  # of some, by the line that says so
+_chunk_lines: dict[int, bytes] = {}  # size lines of whole chunks, by the length of chunk and line
+_chunk_sizes: dict[bytes, int] = {}  # sizes of some chunks, by their size line
 _KNOWN_HEADS = 1024
-_KNOWN_BYTES = 2048  # longer ones are not worth their memory,
-_KNOWN_LINES = 8192  # nor are the lines of longer ones
+_KNOWN_BYTES = 2048  # longer heads are not cached,
+_KNOWN_LINES = 8192  # nor the lines of heads longer than this
 
 _HEAD, _SIZED, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_DATA, _CHUNK_END, _TRAILERS, _DONE = range(8)
 
 
 class ReplyDecoder:
-    """Bytes of one connection in, replies out. Feed it any split of the stream; the replies are the same.
+    """Decoder of the replies on one connection. The result does not depend on how the stream is split.
 
-    A decoder that raised is of no further use.
+    A decoder that has raised an error cannot be used again.
     """
 
     __slots__ = (
@@ -117,29 +117,29 @@ class ReplyDecoder:
     )  # fmt: skip
 
     def __init__(self, *, keep: bool = False, limit: int = LENGTH_LIMIT) -> None:
-        self.keep = keep  # whether bodies of good replies are kept; bad ones are, up to ERROR_BODY_LIMIT
-        self.limit = limit  # bytes of a body that is kept; a longer one is refused
-        self.head: Head | None = None  # of the reply being read, once it is complete
-        self.received = 0  # bytes of the reply being read, its head and any 1xx before it included
-        self.body = bytearray()  # what was kept; a reader of a stream may empty it at any time
-        self.chunks = 0  # of all replies, without those that came alone
-        self._step = _HEAD
-        self._interim = 0  # replies before this one that only say to wait
-        self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
-        self._room = 0  # bytes of body to keep from here on
-        self._pending = bytearray()  # arrived, but not yet taken by a step
-        self._searched = 0  # bytes of it that were searched for the end of the head or line, in vain
-        # A whole reply like the last good one has this size and begins with these bytes. A caller that has read nothing
-        # of a reply and keeps no bodies may recognise it by that; the decoder need not see it.
-        self.expected_size = -1
-        self.expected_start = (
-            b""  # the head of the last reply of known length that was no error, as it was sent,
+        self.keep = (
+            keep  # keep bodies of successful replies; error bodies are always kept, up to ERROR_BODY_LIMIT
         )
-        self._last_head: Head | None = None  # what it says,
-        self._last_size = -1  # and the size of the whole reply; `expected_size` only when it was good
+        self.limit = limit  # bytes of a body that is kept; a longer one is refused
+        self.head: Head | None = None  # of the current reply, once it is complete
+        self.received = 0  # bytes of the current reply, including its head and any 1xx before it
+        self.body = bytearray()  # kept bytes; a stream reader may empty it at any time
+        self.chunks = 0  # of all replies, except those received alone
+        self._step = _HEAD
+        self._interim = 0  # interim replies before this one
+        self._left = 0  # bytes left of the body or the chunk, or still allowed for the trailers
+        self._room = 0  # bytes of the body still to keep
+        self._pending = bytearray()  # received, but not yet consumed by a step
+        self._searched = 0  # bytes of it already searched for the end of the head or line
+        # A complete reply like the last successful one has this size and begins with these bytes. A caller that has
+        # read nothing of a reply and keeps no bodies may recognise it by these and skip the decoder.
+        self.expected_size = -1
+        self.expected_start = b""  # raw head of the last successful reply of known length,
+        self._last_head: Head | None = None  # its parsed form,
+        self._last_size = -1  # and the size of the whole reply; also `expected_size` if it was successful
 
     def receive(self, data: bytearray | bytes | memoryview, length: int) -> bool:
-        """Take data[:length]; True when a reply is complete (then read head and body, and call next())."""
+        """Decode data[:length]; return True when a reply is complete (then read head and body, and call next())."""
         if self._step == _SIZED and length < self._left and not self._room:
             self._left -= length
             self.received += length
@@ -165,8 +165,8 @@ class ReplyDecoder:
         return self._advance(data, length)
 
     def whole_chunk(self, data: bytearray | bytes, length: int) -> int:
-        """Where the content begins if data[:length] is one whole chunk and nothing is half read, as it is with most
-        events of a stream; else 0. It is not taken."""
+        """Return where the content begins if data[:length] is one whole chunk and no partial data is pending, as for
+        most events of a stream; otherwise 0. The chunk is not consumed."""
         if self._step != _CHUNK_SIZE or self._pending or not data.startswith(b"\r\n", length - 2, length):
             return 0
         line = _chunk_lines.get(length)
@@ -181,8 +181,8 @@ class ReplyDecoder:
         return match.end()
 
     def chunk_at(self, data: bytearray | bytes, at: int, length: int) -> tuple[int, int] | None:
-        """Where the content of the chunk at `at` begins and ends, if all of it lies in data[:length] and nothing is
-        half read, as with several events that came together. It is not taken."""
+        """Return the bounds of the content of the chunk at `at`, if all of it is in data[:length] and no partial data
+        is pending, as for several events received together. The chunk is not consumed."""
         if self._step != _CHUNK_SIZE or self._pending:
             return None
         begin = data.find(b"\n", at, min(length, at + CHUNK_LINE_LIMIT)) + 1
@@ -199,25 +199,25 @@ class ReplyDecoder:
         return (begin, end) if size and data.startswith(b"\r\n", end, length) else None
 
     def next(self) -> None:
-        """Forget the finished reply; bytes that arrived behind it count for the next one.
+        """Discard the finished reply; bytes received after it belong to the next one.
 
-        Those bytes may hold a whole reply: receive(b"", 0) tells.
+        They may contain a whole reply: call receive(b"", 0) to find out.
         """
         self.head = None
         self.received = len(self._pending)
         self._step = _HEAD
         if self.body:
-            self.body = bytearray()  # a new one: the old may be in someone's hands
+            self.body = bytearray()  # a new object: the caller may still hold the old one
 
     @property
     def idle(self) -> bool:
-        """No byte of a further reply has arrived: the peer may close now in good order."""
+        """Whether no byte of another reply has arrived, so that the peer may close the connection cleanly."""
         if self._step == _DONE:
             return not self._pending
         return not self.received
 
     def eof(self) -> bool:
-        """The peer closed. True when that completes a reply, False when none was under way."""
+        """Handle the end of the connection; return True if it completes a reply, False if none was in progress."""
         if self._step == _UNTIL_CLOSE:
             self._step = _DONE
             return True
@@ -240,7 +240,7 @@ class ReplyDecoder:
             pending += data[:length]
             data, length = pending, len(pending)
         at, before = 0, -1
-        while before < at < length and self._step != _DONE:  # a step that takes nothing waits for more
+        while before < at < length and self._step != _DONE:  # a step that consumes nothing waits for more
             before = at
             at = _STEPS[self._step](self, data, at, length)
         if data is pending:
@@ -255,7 +255,7 @@ class ReplyDecoder:
         end = _head_end(data, at + self._searched, min(stop, at + HEAD_LIMIT))
         if end < 0:
             _check_half_head(data, at, stop)
-            self._searched = max(0, stop - at - 2)  # an empty line may have begun
+            self._searched = max(0, stop - at - 2)  # an empty line may start here
             return at
         self._searched = 0
         raw = bytes(data[at:end])
@@ -299,7 +299,7 @@ class ReplyDecoder:
             self._last_size = len(raw) + length
 
     def _take_sized(self, data: bytearray | bytes, at: int, stop: int) -> int:
-        """Of a body, or of a chunk."""
+        """Consume bytes of a body or of a chunk."""
         end = min(stop, at + self._left)
         self._keep(data, at, end)
         self._left -= end - at
@@ -364,7 +364,7 @@ class ReplyDecoder:
         return at
 
     def _is_half_line(self, data: bytearray | bytes, at: int, stop: int, limit: int) -> bool:
-        """Whether the line that was cut off last time has still not ended; each byte is searched once."""
+        """Return whether the pending line is still incomplete; each byte is searched once."""
         if stop - at >= limit or data.find(b"\n", at + self._searched, stop) >= 0:
             return False
         self._searched = stop - at
@@ -398,7 +398,7 @@ def _too_long(limit: int, length: int | None = None) -> str:
 
 
 def _head_end(data: bytearray | bytes, at: int, stop: int) -> int:
-    """Where the first empty line ends; -1 when there is none."""
+    """Return where the first empty line ends; -1 if there is none."""
     crlf = data.find(b"\n\r\n", at, stop)
     bare = data.find(b"\n\n", at, stop if crlf < 0 else crlf + 1)
     if bare >= 0:
@@ -409,7 +409,7 @@ def _head_end(data: bytearray | bytes, at: int, stop: int) -> int:
 def _check_half_head(data: bytearray | bytes, at: int, stop: int) -> None:
     if stop - at >= HEAD_LIMIT:
         raise PeerError(f"the head of the reply is longer than {HEAD_LIMIT} bytes: {_quote(data, at, stop)}")
-    # Not left to the timeout: what speaks TLS or HTTP/2 to us may never send an empty line.
+    # Do not wait for the time-out: a peer that speaks TLS or HTTP/2 may never send an empty line.
     if not _PREFIX.startswith(data[at : min(stop, at + len(_PREFIX))]):
         raise PeerError(f"the reply is not HTTP/1.x: {_quote(data, at, stop)}")
 
@@ -425,7 +425,7 @@ def _check_half_line(data: bytearray | bytes, at: int, stop: int, limit: int, wh
 def _learn_head(raw: bytes) -> Head:
     head = _parse_head(raw)
     if len(_known) >= _KNOWN_HEADS:
-        _known.clear()  # rather than stop: with a Date in them, yesterday's heads never come again
+        _known.clear()  # instead of no longer caching: heads with an old Date never recur
     if len(raw) <= _KNOWN_BYTES:
         _known[raw] = head
     return head
@@ -436,7 +436,7 @@ def _parse_head(raw: bytes) -> Head:
     parse_status_line, parse_field, framing = _PARSERS if len(raw) <= _KNOWN_LINES else _UNCACHED
     version, status, reason = parse_status_line(lines[0])
     try:
-        headers = tuple(map(parse_field, lines[1:-2]))  # the last two are the empty line and nothing
+        headers = tuple(map(parse_field, lines[1:-2]))  # the last two are empty
     except PeerError:
         start = len(lines[0]) + 1
         unfolded = raw[:start] + _FOLD.sub(b" ", raw[start:])
@@ -469,9 +469,9 @@ def _parse_field(line: bytes) -> tuple[str, str]:
 
 @lru_cache(_KNOWN_HEADS)
 def _framing(version: bytes, status: int, fields: tuple[tuple[str, str], ...]) -> tuple[int, bool]:
-    """The length of the body, and whether the connection may be used again after it."""
+    """Return the length of the body, and whether the connection is reusable after it."""
     length = _body_length(fields)
-    # Chunked with a length beside it, or from HTTP/1.0, may be an attack (RFC 9112 6.1, 6.3).
+    # Chunked together with a length, or from HTTP/1.0, may be an attack (RFC 9112 6.1, 6.3).
     trusted = length != CHUNKED or (version != b"0" and not _values(fields, "content-length"))
     if status < 200 or status in (204, 304):
         length = 0
@@ -497,7 +497,7 @@ def _body_length(fields: tuple[tuple[str, str], ...]) -> int:
 
 
 def _parse_length(text: str) -> int:
-    # isdecimal, in Latin-1, is 0 to 9 and nothing else; 19 digits are enough for the limit.
+    # In Latin-1, isdecimal accepts only 0 to 9; 19 digits are enough for the limit.
     if not text.isdecimal() or len(text) > 19 or int(text) > LENGTH_LIMIT:
         raise PeerError(f"the reply has the invalid Content-Length {text[:80]!r}")
     return int(text)
@@ -509,7 +509,7 @@ def _stays_open(version: bytes, fields: tuple[tuple[str, str], ...]) -> bool:
 
 
 def _values(fields: tuple[tuple[str, str], ...], wanted: str) -> list[str]:
-    """The members of the comma-separated lists in all headers of that name."""
+    """Return the members of the comma-separated lists in all headers with that name."""
     return [part.strip(" \t") for name, value in fields if name == wanted for part in value.split(",")]
 
 

@@ -1,17 +1,17 @@
-"""The client side of one HTTP/2 connection (RFC 9113). No socket, no clock.
+"""Client side of one HTTP/2 connection (RFC 9113). No socket, no clock.
 
-How it is used:
+Usage:
 
     connection = Http2Connection(reader)          # queues preface, SETTINGS and the connection's window
     stream = connection.open(token, request)      # a Http2Request rendered once (sender.py)
     connection.receive(buffer, length)            # reader.head(), .body(), .ended() or .failed() per stream
-    for chunk in connection.take(): ...           # whole frames, to be sent in this order, all of them
+    for chunk in connection.take(): ...           # whole frames; send all of them in this order
 
-Whatever may cause something to send (open, send, cancel, receive) only queues it; the owner of the socket
-calls take() whenever the socket can take more and `wants_to_send` says so. It must send all that it took.
+Calls that produce data to send (open, send, cancel, receive) only queue it; the owner of the socket
+calls take() whenever the socket accepts data and `wants_to_send` is true, and must send all that take() returns.
 
-Streams. The reader hears of every stream until exactly one of `ended` and `failed`; after cancel() it hears
-nothing. A stream has left `streams` before its end is told.
+Streams. The reader gets the events of every stream up to exactly one `ended` or `failed`; after cancel() it gets
+none. A stream is removed from `streams` before its end is reported.
 
                  open                    last frame with END_STREAM
       idle ------------> open, half closed ------------------------> closed       reader.ended
@@ -20,22 +20,22 @@ nothing. A stream has left `streams` before its end is told.
                           |   +-- malformed, we send RST_STREAM -----> cancelled   reader.failed
                           +------ cancel(), we send RST_STREAM ------> cancelled
 
-The server may not know yet that we cancelled, so frames for cancelled streams are dropped, though DATA counts
+The server may not know yet about a cancellation, so frames for cancelled streams are dropped, though DATA counts
 for the connection's window; frames for closed streams, and for those never opened, end the connection. A
 connection that has ended has `broken` set to the reason, has failed all its streams, and has a GOAWAY for the
-server in its queue. receive() never raises: what happened before the error in the same bytes is told as well.
+server in its queue. receive() never raises: events before the error in the same bytes are still reported.
 
-Windows. Ours are wide and are given back as soon as half is used: reading is never what holds the server up,
-TCP does that if we are slow. How we keep within the server's windows is told in sender.py.
+Windows. The client's are wide and are returned as soon as half is used, so they never hold up the server;
+TCP does if the client is slow. sender.py describes how the client observes the server's windows.
 
-Bytes. The payload of DATA is passed on as it arrives, also half a frame; all other frames wait in `_held`
+Bytes. The payload of DATA is passed on as it arrives, even parts of a frame; all other frames wait in `_held`
 until they are complete. Header blocks are looked up by their bytes (headers.py), bodies are never copied.
 
-Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
-cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
-replies in a row were also of the same size, that reply is the usual one (frames.py): a caller that only counts replies
-may recognise it by `next_reply`, and then has to update this connection itself. Only load/plain.py does so, and says
-which attributes it reads and writes.
+Speed. A load test receives the same reply again and again. The last head and the last trailers are kept in raw form,
+split around the stream ID: a reply of that head, one DATA frame and these trailers takes two comparisons. If two
+replies in a row also have the same size, that reply is the usual one (frames.py): a caller that only counts replies
+may recognise it by `next_reply`, and must then update this connection itself. Only load/plain.py does so, and lists
+the attributes it reads and writes.
 """
 
 from collections.abc import Callable
@@ -71,9 +71,9 @@ WINDOW = 2**30
 OUR_FRAME_SIZE = 2**20
 TAKE = 512 * 1024
 BLOCK_FRAMES_LIMIT = 64
-ANSWERS_LIMIT = 100_000  # that a server may make us owe: far more than a busy one ever does
+ANSWERS_LIMIT = 100_000  # pending acknowledgements a server may cause: far more than a busy one ever does
 INTERIM_LIMIT = 100  # heads of one reply with a status below 200
-CANCELLED_LIMIT = 1024  # streams we remember to have cancelled
+CANCELLED_LIMIT = 1024  # cancelled streams to remember
 
 MALFORMED, RESET, REFUSED, LOST, BROKEN = "malformed", "reset", "refused", "lost", "broken"
 
@@ -81,29 +81,30 @@ _TOO_HIGH = OUR_FRAME_SIZE >> 16
 
 
 class StreamFault(Fault):
-    """Raised by a reader that rejects a body: only the stream fails, and RST_STREAM carries the code."""
+    """Rejection of a body by a reader: only the stream fails, and RST_STREAM carries the code."""
 
 
 class Reader(Protocol):
-    """Is told what happened on the streams; it must not use the connection while it is called."""
+    """Receiver of the events of streams; it must not use the connection while it is called."""
 
     def head(self, stream: Stream, headers: Headers) -> None: ...
 
     def body(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
-        """Some bytes of the body: data[start:stop], valid during this call. May raise StreamFault."""
+        """Handle bytes of the body: data[start:stop], valid during this call. May raise StreamFault."""
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None: ...
 
     def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bytes:
-        """A whole reply at once. Returns the bytes its body begins with, which every body of that size must
-        begin with to be as good; nothing when it must be told piece by piece."""
+        """Handle a complete reply. Return the opening of its body, with which every equivalent body of that size must
+        begin; empty if the reply must be delivered in parts."""
 
     def failed(self, stream: Stream, cause: str, code: int, text: str) -> None:
-        """The cause is MALFORMED, RESET, REFUSED (safe to try again), LOST or BROKEN; the code is HTTP/2's."""
+        """Handle a failure. The cause is MALFORMED, RESET, REFUSED (safe to retry), LOST or BROKEN; the code is
+        HTTP/2's."""
 
 
 class Goaway(NamedTuple):
-    """The server will take no more streams, and answers none above the last."""
+    """Announcement that the server accepts no more streams and answers none above the last."""
 
     last_stream_id: int
     code: int
@@ -111,7 +112,7 @@ class Goaway(NamedTuple):
 
 
 class _Usual(NamedTuple):
-    """A HEADERS frame as it came last, cut around the stream id."""
+    """The last HEADERS frame in raw form, split around the stream ID."""
 
     pieces: tuple[bytes, bytes]
     size: int
@@ -122,7 +123,7 @@ _NONE = _Usual((b"", b"no frame"), 0, Headers((), 0, -1, ""))
 
 
 class Http2Connection:
-    """Bytes in, calls to the reader out; what is to be sent waits for take()."""
+    """Client side of a connection: received bytes become calls to the reader; data to send waits for take()."""
 
     __slots__ = (
         "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
@@ -133,37 +134,37 @@ class Http2Connection:
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
         self.streams: dict[int, Stream] = {}
-        # Tokens of requests without a Stream (load/plain.py), by the stream id.
+        # Tokens of requests without a Stream (load/plain.py), by stream ID.
         self.plain: dict[int, Any] = {}
-        self.ready = False  # the server's SETTINGS have come
-        self.closing = False  # no more streams can be opened; those open go on unless it is broken
-        self.goaway: Goaway | None = None  # the server's, the last one
-        self.broken: PeerError | None = None  # why the connection is of no further use
+        self.ready = False  # the server's SETTINGS have arrived
+        self.closing = False  # no more streams can be opened; open ones continue unless it is broken
+        self.goaway: Goaway | None = None  # the server's latest
+        self.broken: PeerError | None = None  # why the connection is unusable
         self._reader = reader
         self.sender = Sender()
         self.next_id = 1
         self.limit = LARGEST_STREAM_ID  # streams open at once; 0 when closing
         self.our_window = window
-        self.return_at = -(-window // 2)  # so many bytes are given back at once
-        self.unreturned = 0  # bytes received and not yet given back to the server's window
-        self.answers = 0  # to control frames, since the last take()
-        self._expected = SETTINGS  # the only kind of frame that is legal next; -1 when any is
-        self._held = bytearray()  # a frame that has not arrived completely
-        self._left = 0  # bytes to come of the DATA frame being read,
-        self._left_padding = 0  # those of padding among them,
-        self._left_stream: Stream | None = None  # whose they are, if anyone still wants them,
-        self._left_ends = False  # and whether they are the last
+        self.return_at = -(-window // 2)  # bytes returned at once
+        self.unreturned = 0  # bytes received and not yet returned to the server's window
+        self.answers = 0  # acknowledgements since the last take()
+        self._expected = SETTINGS  # the only type of frame allowed next; -1 if any is
+        self._held = bytearray()  # a partially received frame
+        self._left = 0  # bytes left of the current DATA frame,
+        self._left_padding = 0  # bytes of padding among them,
+        self._left_stream: Stream | None = None  # its stream, unless cancelled,
+        self._left_ends = False  # and whether it ends the stream
         self._blocks = BlockReader()
         self._block = bytearray()  # a header block in several frames,
         self._block_stream = 0  # its stream,
         self._block_flags = 0  # the flags of its HEADERS frame,
-        self._block_frames = 0  # and how many frames it has had
+        self._block_frames = 0  # and its number of frames so far
         self._usual_head = self._usual_trailers = _NONE
         self._last_size = -1  # of the body of the last usual reply
         self.usual = UNKNOWN_REPLY
-        self.next_reply: UsualReply = UNKNOWN_REPLY  # `usual`, while we are between two frames
+        self.next_reply: UsualReply = UNKNOWN_REPLY  # `usual` while between two frames
         self._cancelled: dict[int, None] = {}
-        self._forgotten = 0  # streams up to this one may have been cancelled, too
+        self._forgotten = 0  # streams up to this one may also have been cancelled
         self._greet()
 
     def _greet(self) -> None:
@@ -185,17 +186,17 @@ class Http2Connection:
 
     @property
     def can_open(self) -> bool:
-        """One more stream is allowed now."""
+        """Whether another stream may be opened now."""
         return len(self.streams) + len(self.plain) < self.limit
 
     @property
     def wants_to_send(self) -> bool:
-        """take() is worth a call, though it may find nothing after all."""
+        """Whether take() may return data."""
         sender = self.sender
         return bool(sender.queue) or (sender.window > 0 and bool(sender.ring))
 
     def open(self, token: Any, request: Http2Request, *, keep: bool = False) -> Stream:
-        """Start a stream; its first frames, or all of them, are queued."""
+        """Open a stream and queue its first frames, or all of them."""
         streams = self.streams
         if not self.can_open:
             raise LocalError("no more streams can be opened on this connection")
@@ -207,7 +208,7 @@ class Http2Connection:
         return stream
 
     def send(self, stream: Stream, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = False) -> None:
-        """More of a request that has not ended; nothing happens when its stream is no longer open."""
+        """Queue more of an unfinished request; do nothing if its stream is no longer open."""
         if stream.id not in self.streams:
             return
         if stream.ends:
@@ -215,18 +216,18 @@ class Http2Connection:
         self.sender.send(stream, body, ends=ends)
 
     def cancel(self, stream: Stream, code: int = frames.CANCEL) -> None:
-        """Give up a stream: the server is told, the reader hears no more of it."""
+        """Cancel a stream: notify the server and report no more events of it."""
         if self.streams.pop(stream.id, None) is not None:
             self._remember_cancelled(stream)
             self._queue(frames.rst_stream(stream.id, code))
 
     def take(self, limit: int = TAKE) -> list[Buffer]:
-        """What to send now: all that is queued, and of waiting data about `limit` bytes."""
+        """Return the data to send now: the queue, and about `limit` bytes of waiting data."""
         self.answers = 0
         return self.sender.take(limit)
 
     def receive(self, data: Buffer, length: int) -> None:
-        """Take data[:length]. It never raises for what the peer did: see `broken`."""
+        """Handle data[:length]. Errors of the peer do not raise: see `broken`."""
         if self.broken is not None:
             return
         try:
@@ -235,7 +236,7 @@ class Http2Connection:
             self._break(fault)
 
     def eof(self) -> None:
-        """The server closed the connection: streams that are open are lost."""
+        """Handle the end of the connection: open streams are lost."""
         if self.broken is None:
             self.broken = PeerError(f"the server closed the connection{self._goaway_reason()}")
             self._close()
@@ -272,7 +273,7 @@ class Http2Connection:
             at = stop
             if kind == DATA:
                 self._read_data(flags, stream_id, data, start, stop, stop)
-            elif kind in _READ:  # unknown kinds are ignored (4.1)
+            elif kind in _READ:  # unknown types are ignored (4.1)
                 _READ[kind](self, flags, stream_id & LARGEST_STREAM_ID, data, start, stop)
         if data is self._held:
             del self._held[:at]
@@ -293,7 +294,7 @@ class Http2Connection:
             raise Fault(f"a {name_of_kind(kind)} arrived where only a {expected} is allowed")
 
     def _read_usual(self, stream_id: int, data: bytes | bytearray, at: int, length: int) -> int:
-        """A whole reply like the ones before; returns where it ends, or 0 when it is not like them."""
+        """Read a complete reply like the previous ones; return where it ends, or 0 if it differs."""
         stream = self.streams.get(stream_id)
         head, trailers = self._usual_head, self._usual_trailers
         middle = at + head.size
@@ -334,7 +335,7 @@ class Http2Connection:
     def _read_data(
         self, flags: int, stream_id: int, data: Buffer, start: int, stop: int, length: int
     ) -> None:
-        """A DATA frame that ends at `stop`, of which all bytes up to `length` are here."""
+        """Read a DATA frame that ends at `stop`, of which the bytes up to `length` are available."""
         size = stop - start
         self.unreturned += size
         if self.unreturned >= self.return_at:
@@ -358,7 +359,7 @@ class Http2Connection:
             self._end(stream, None)
 
     def _count_data(self, stream: Stream, size: int, content: int) -> Stream | None:
-        """The stream, unless this frame makes it fail."""
+        """Return the stream, or None if this frame makes it fail."""
         stream.received += size + FRAME_HEAD
         stream.content += content
         if stream.head is None:
@@ -382,7 +383,7 @@ class Http2Connection:
         self.unreturned = 0
 
     def _read_on(self, data: Buffer, length: int) -> int:
-        """The rest of a DATA frame, or some of it."""
+        """Read the rest of a DATA frame, or a part of it."""
         taken = min(self._left, length)
         content = min(taken, self._left - self._left_padding)
         self._left -= taken
@@ -476,7 +477,7 @@ class Http2Connection:
     # --- ends of streams
 
     def _end(self, stream: Stream, trailers: Headers | None) -> None:
-        if stream.id not in self.streams:  # its last bytes made it fail
+        if stream.id not in self.streams:  # its last bytes failed it
             return
         head = stream.head
         if head is not None and 0 <= head.length != stream.content:
@@ -485,18 +486,18 @@ class Http2Connection:
             )
             return
         del self.streams[stream.id]
-        if stream.waiting or not stream.ends:  # the answer is complete: the server does not want the rest
+        if stream.waiting or not stream.ends:  # the reply is complete: the server does not need the rest
             self.sender.drop(stream)
             self._queue(frames.rst_stream(stream.id, frames.NO_ERROR))
         self._reader.ended(stream, trailers)
 
     def _fail(self, stream: Stream, text: str, code: int = frames.PROTOCOL_ERROR) -> None:
-        """A stream error (5.4.2)."""
+        """Handle a stream error (5.4.2)."""
         self.cancel(stream, code)
         self._reader.failed(stream, MALFORMED, code, text)
 
     def _remember_cancelled(self, stream: Stream) -> None:
-        """Frames that the server sent before it knew may still arrive."""
+        """Remember a cancelled stream: frames that the server sent before it knew may still arrive."""
         self.sender.drop(stream)
         if self._left_stream is stream:
             self._left_stream = None
@@ -515,7 +516,7 @@ class Http2Connection:
             self._reader.failed(stream, cause, code, text)
 
     def _break(self, fault: Fault) -> None:
-        """A connection error (5.4.1)."""
+        """Handle a connection error (5.4.1)."""
         self.broken = fault
         self.next_reply = UNKNOWN_REPLY
         self._close()
@@ -533,7 +534,7 @@ class Http2Connection:
         return f" after a GOAWAY with {name_of_error(self.goaway.code)}{text}"
 
     def _stray(self, stream_id: int, kind: int) -> Stream | None:
-        """The stream after all (the reserved bit is to be ignored); None when we cancelled it."""
+        """Return the stream despite a reserved bit, which is ignored; None if it was cancelled."""
         stream_id &= LARGEST_STREAM_ID
         stream = self.streams.get(stream_id)
         if stream is not None or stream_id in self._cancelled:
@@ -584,7 +585,7 @@ class Http2Connection:
         if not self.ready:
             self.ready = True
             self._expected = -1
-        for name, value in dict(values).items():  # the last one counts; each may concern every stream
+        for name, value in dict(values).items():  # the last value applies; each may affect every stream
             self._apply(name, value)
         self._answer(frames.frame(SETTINGS, frames.ACK, 0))
 

@@ -1,4 +1,4 @@
-"""The text in which servers give their metrics: a line `name{label="text",...} value [time]` for each."""
+"""Prometheus text format of server metrics: lines of the form `name{label="text",...} value [time]`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class MetricLine(NamedTuple):
-    """One line."""
+    """One line of metrics."""
 
     name: str
     labels: Mapping[str, str]
@@ -15,7 +15,7 @@ class MetricLine(NamedTuple):
 
 _MOST = 2.0**63
 
-# Possessive: a line is read in one go, however many blanks and braces it has.
+# Possessive: no backtracking, however many blanks and braces a line has.
 _NAME = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*+)\s*+")
 _REST = re.compile(r"\s*+(\S++)(?:\s++-?[0-9]++)?\s*+")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
@@ -23,7 +23,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 def metric_lines(text: str) -> Iterator[MetricLine]:
-    """Every line that holds a number; comments, broken lines, NaN and what no counter holds are passed over."""
+    """Yield every line with a number; skip comments, broken lines, NaN and values that no counter can have."""
     return filter(None, map(_maybe_reading, text.split("\n")))
 
 
@@ -34,7 +34,7 @@ def _maybe_reading(line: str) -> MetricLine | None:
     begin, end = name.end(), name.end()
     if line[begin : begin + 1] == "{":
         end = line.rfind("}") + 1
-    elif begin == name.end(1):  # nothing between name and value
+    elif begin == name.end(1):  # no space between name and value
         return None
     rest = _REST.fullmatch(line, end) if end >= begin else None
     if rest is None:

@@ -1,4 +1,4 @@
-"""Just enough of the protobuf wire format to look into a message without building it."""
+"""Minimal reader and writer of the protobuf wire format, which does not build messages."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ Value = int | memoryview
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
-    """(number, value) of each field; integers for varints, views for everything with bytes."""
+    """Yield (number, value) of each field: integers for varints, views for all other types."""
     at, end = 0, len(message)
     try:
         while at < end:
@@ -48,7 +48,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """An integer from 0 to 2**64 - 1."""
+    """Encode an integer from 0 to 2**64 - 1."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -58,7 +58,7 @@ def varint(value: int) -> bytes:
 
 
 def string_field(number: int, text: str) -> bytes:
-    """A string, ready to be appended to a message: fields may come in any order."""
+    """Encode a string field, which can be appended to a message: fields may be in any order."""
     raw = text.encode()
     assert number < 16
     if len(raw) < 128:

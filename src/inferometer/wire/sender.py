@@ -1,15 +1,15 @@
-"""The sending half of an HTTP/2 connection: requests as frames, within the windows the server opens.
+"""Sending half of an HTTP/2 connection: requests as frames, within the server's windows.
 
 Headers and control frames never wait. Data waits in its stream for two windows: the connection's and the
-stream's. Streams whose own window is open stand in a ring; each in turn gives one frame of at most QUANTUM
-bytes. A stream's window can be below zero, after the server lowered INITIAL_WINDOW_SIZE (RFC 9113 6.9.2); then
-it stands aside until the window is open again.
+stream's. Streams whose own window is open form a ring; each in turn sends one frame of at most QUANTUM
+bytes. A stream's window can become negative after the server lowers INITIAL_WINDOW_SIZE (RFC 9113 6.9.2); then
+the stream waits until the window is open again.
 
     start, send --> stream.waiting --> ring --> turn --+
     headers, answers, small requests ------------------+--> queue --> take
 
-A request that fits one frame of each kind and both windows is made once; each time it is sent, the stream id is put
-into its two frames. Larger bodies are cut as memoryviews: they are referred to, never copied.
+A request that fits one frame of each type and both windows is rendered once; each send puts the stream ID
+into its two frames. Larger bodies are split as memoryviews: they are referenced, never copied.
 """
 
 from collections import deque
@@ -21,11 +21,11 @@ from inferometer.wire import frames
 from inferometer.wire.frames import DATA, END_HEADERS, END_STREAM, HEADERS, Buffer, Fault, frame_head
 from inferometer.wire.headers import SHRINK, Headers
 
-QUANTUM = 64 * 1024  # of one stream's data before the next has its turn
+QUANTUM = 64 * 1024  # bytes of one stream before the next one's turn
 
 pack_id = Struct(">L").pack
 put_id = Struct(">L").pack_into
-ID = 5  # where the stream id is in a frame
+ID = 5  # position of the stream ID in a frame
 _NEVER = frames.LARGEST_WINDOW + 1  # larger than any window
 
 
@@ -43,16 +43,16 @@ class Http2Request:
         second: int,
         quick_size: int,
     ) -> None:
-        self.block = block  # of the headers, as encode_block() makes it
+        self.block = block  # header block from encode_block()
         self.body = body
         self.ends = ends  # nothing follows the body
-        self.frames = frames  # all, with the stream id sent last; none when they do not fit one each
-        self.second = second  # where the second frame's stream id is, or that of the only one
-        self.quick_size = quick_size  # of the body when there are frames, else larger than any window
+        self.frames = frames  # all frames, with the last stream ID; empty if they do not fit one each
+        self.second = second  # position of the stream ID in the second frame, or the only one
+        self.quick_size = quick_size  # size of the body if there are frames, else larger than any window
 
 
 def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = True) -> Http2Request:
-    """A request ready to be sent; a large body is referred to, so it must not change."""
+    """Render a request for sending; a large body is referenced, so it must not change."""
     parts = _parts(body)
     size = sum(map(len, parts))
     if len(block) > frames.LEAST_FRAME_SIZE or size > frames.LEAST_FRAME_SIZE:
@@ -67,7 +67,7 @@ def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool =
 
 
 def patch(request: Http2Request, stream_id: int) -> bytes:
-    """The frames of a request that has them."""
+    """Return the prepared frames of a request with this stream ID."""
     put_id(request.frames, ID, stream_id)
     put_id(request.frames, request.second, stream_id)
     return bytes(request.frames)
@@ -87,36 +87,37 @@ class Stream:
 
     def __init__(self, stream_id: int, token: Any, keep: bool, window: int, ends: bool) -> None:
         self.id = stream_id
-        self.token = token  # the caller's
-        self.keep = keep  # for the reader: whether bodies are wanted
-        self.is_plain = False  # made by make_streams(), and nothing of the reply has come
-        self.head: Headers | None = None  # of the reply, when it has come
-        self.interim = 0  # heads that only said to wait
-        self.reading: Any = None  # the reader's
+        self.token = token  # belongs to the caller
+        self.keep = keep  # for the reader: whether to keep bodies
+        self.is_plain = False  # made by make_streams(), without any part of the reply so far
+        self.head: Headers | None = None  # of the reply, once received
+        self.interim = 0  # interim heads
+        self.reading: Any = None  # belongs to the reader
         self.received = 0  # bytes of all its frames
         self.content = 0  # bytes of the reply's body
-        self.unreturned = 0  # bytes received and not yet given back to the server's window
-        self.window = window  # what the server lets us send
-        self.ends = ends  # our last byte is sent or waiting
+        self.unreturned = 0  # bytes received and not yet returned to the server's window
+        self.window = window  # bytes that the server allows
+        self.ends = ends  # the last byte is sent or waiting
         self.waiting: deque[memoryview] | None = None
-        self.ringed = False  # stands in the ring
+        self.ringed = False  # is in the ring
 
 
 class Sender:
-    """What waits to be sent on one connection."""
+    """Data waiting to be sent on one connection."""
 
     __slots__ = ("frame_size", "initial_window", "queue", "quick_limit", "ring", "window")
 
     def __init__(self) -> None:
-        self.queue: list[Buffer] = []  # whole frames, to be sent as soon as possible
-        self.ring: deque[Stream] = deque()  # with data waiting and their own window open
+        self.queue: list[Buffer] = []  # whole frames to send as soon as possible
+        self.ring: deque[Stream] = deque()  # streams with waiting data and an open window
         self.window = frames.DEFAULT_WINDOW
         self.initial_window = frames.DEFAULT_WINDOW
         self.frame_size = frames.LEAST_FRAME_SIZE
-        self.quick_limit = -1  # bytes of a body that may go as made before; none at first: see _start_slowly
+        # Bytes of a body that may use prepared frames; none at first: see _start_slowly.
+        self.quick_limit = -1
 
     def start(self, stream_id: int, token: Any, keep: bool, request: Http2Request) -> Stream:
-        """A new stream, whose first frames, or all of them, are queued."""
+        """Open a stream and queue its first frames, or all of them."""
         size = request.quick_size
         if size <= self.quick_limit and size <= self.window:
             self.window -= size
@@ -128,7 +129,7 @@ class Sender:
 
     def _start_slowly(self, stream: Stream, request: Http2Request) -> None:
         block = request.block
-        if self.quick_limit < 0:  # the first block of a connection shrinks our table (headers.py)
+        if self.quick_limit < 0:  # the first block of a connection shrinks the table (headers.py)
             block = SHRINK + block
             self.quick_limit = self.initial_window
         ends = request.ends and not request.body
@@ -136,21 +137,21 @@ class Sender:
         self._wait(stream, request.body)
 
     def send(self, stream: Stream, body: Buffer | tuple[Buffer, ...], *, ends: bool) -> None:
-        """More of a request that has not ended."""
+        """Queue more of an unfinished request."""
         stream.ends = ends
         self._wait(stream, _parts(body))
         if ends and not stream.waiting:
             self.queue.append(frames.frame(DATA, END_STREAM, stream.id))
 
     def drop(self, stream: Stream) -> None:
-        """Forget what waits."""
+        """Discard the stream's waiting data."""
         stream.waiting = None
         if stream.ringed:
             stream.ringed = False
             self.ring.remove(stream)
 
     def take(self, limit: int) -> list[Buffer]:
-        """The queue, and of waiting data about `limit` bytes."""
+        """Return the queue and about `limit` bytes of waiting data."""
         if self.ring:
             self._turn(limit)
         queue, self.queue = self.queue, []
@@ -180,7 +181,7 @@ class Sender:
                 self._enter_ring(stream)
 
     def _send_frame(self, stream: Stream, waiting: deque[memoryview]) -> int:
-        """One DATA frame, of as many parts as it takes; returns its size."""
+        """Queue one DATA frame, in as many parts as necessary; return its size."""
         room = size = min(self.frame_size, QUANTUM, stream.window, self.window)
         parts: list[Buffer] = []
         while waiting and room:
@@ -198,10 +199,10 @@ class Sender:
         self.queue += parts
         return size
 
-    # --- what the server allows
+    # --- the server's windows
 
     def allow(self, increment: int) -> None:
-        """WINDOW_UPDATE of the connection."""
+        """Handle a WINDOW_UPDATE of the connection."""
         if not increment:
             raise Fault("a WINDOW_UPDATE frame has an increment of 0")
         self.window += increment
@@ -209,12 +210,12 @@ class Sender:
             raise Fault("the connection's window was raised above 2^31-1", frames.FLOW_CONTROL_ERROR)
 
     def allow_stream(self, stream: Stream, increment: int) -> None:
-        """WINDOW_UPDATE of one stream."""
+        """Handle a WINDOW_UPDATE of one stream."""
         stream.window += increment
         self._enter_ring(stream)
 
     def allow_all(self, initial: int, streams: Iterable[Stream]) -> None:
-        """A new INITIAL_WINDOW_SIZE, for streams that are open, too."""
+        """Apply a new INITIAL_WINDOW_SIZE, also to open streams."""
         change = initial - self.initial_window
         self.initial_window = initial
         if self.quick_limit >= 0:

@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, 9.2): the bytes of a text/event-stream body in, events out. No socket, no clock.
+"""Decoder of server-sent events (WHATWG HTML, 9.2) in a text/event-stream body. No socket, no clock.
 
 A line ends with LF, CR or CRLF; an empty line ends an event, and an unfinished event at the end of the stream is
 dropped: `rest` returns it.
@@ -6,7 +6,7 @@ Lines that begin with a colon are comments, which keep connections alive. A byte
 beginning. Reconnection (`id`, `retry`) is ignored.
 
 The work is linear in the number of bytes, however they are split, and an event of more than EVENT_LIMIT bytes is
-refused: neither blank lines, nor an endless line, nor single bytes cost more than their share of time and memory.
+refused: blank lines, an endless line, or single bytes do not cost more than their share of time and memory.
 """
 
 import re
@@ -14,41 +14,41 @@ from typing import NamedTuple
 
 from inferometer.base.errors import PeerError
 
-EVENT_LIMIT = 16 * 1024 * 1024  # of the bytes of one event
+EVENT_LIMIT = 16 * 1024 * 1024  # bytes of one event
 _MARK = b"\xef\xbb\xbf"
 _EVENT_END = re.compile(rb"\n\n(?:(?::[^\n]*+)?\n)*+")
 
 
 class Event(NamedTuple):
-    """One event: its `data` lines joined by LF, and its type (empty for the usual one)."""
+    """One event: its `data` lines joined by LF, and its type (empty for the default)."""
 
     data: bytes
     name: bytes = b""
 
 
 def event_end(data: bytes, at: int) -> int:
-    """Return where the event at `at` ends, with all empty lines and comments behind it; the end of the data where none
+    """Return where the event at `at` ends, including all empty lines and comments after it; the end of the data if none
     ends."""
     found = _EVENT_END.search(data, at)
     return len(data) if found is None else found.end()
 
 
 class SseDecoder:
-    """Body bytes in, events out. Feed it any split of the stream; the events are the same."""
+    """Decoder of events. The result does not depend on how the stream is split."""
 
     __slots__ = ("_data", "_is_begun", "_name", "_pending", "_size", "_skips_lf", "is_between")
 
     def __init__(self) -> None:
-        self._pending = bytearray()  # a line that has not ended yet
+        self._pending = bytearray()  # an incomplete line
         self._data: list[bytes] = []
         self._name = b""
-        self._size = 0  # of the event so far
+        self._size = 0  # size of the event so far
         self._is_begun = False
-        self.is_between = False  # begun, and nothing of an event has come since the last one
-        self._skips_lf = False  # the last line ended with the CR of what may be a CRLF
+        self.is_between = False  # started, and nothing received since the last event
+        self._skips_lf = False  # the last line ended with a CR that may be part of a CRLF
 
     def receive(self, data: bytes) -> list[Event]:
-        """The events that are whole now."""
+        """Return the events completed by this piece."""
         if (  # the usual piece: one whole event of one line
             self.is_between
             and data.startswith(b"data: ")
@@ -73,7 +73,7 @@ class SseDecoder:
         if b"\r" in data:
             self._skips_lf = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if b"\n" not in data:  # a long line is split once, not with each of its pieces
+        if b"\n" not in data:  # split a long line once, not with each piece
             self._hold(data)
             return []
         *lines, rest = self._joined(data).split(b"\n")
@@ -88,13 +88,13 @@ class SseDecoder:
         return events
 
     def rest(self) -> Event | None:
-        """What was left when the stream ended: half an event, or one without the empty line at its end."""
+        """Return the rest when the stream has ended: a partial event, or one without its final empty line."""
         if self._pending:
             self._take(self._joined(b""))
         return Event(b"\n".join(self._data), self._name) if self._data else None
 
     def _joined(self, data: bytes) -> bytes:
-        """What is held, followed by this piece."""
+        """Return the pending bytes followed by this piece."""
         if not self._pending:
             return data
         self._pending += data
@@ -117,7 +117,7 @@ class SseDecoder:
             self._name = value.removeprefix(b" ")
 
     def _dispatch(self, events: list[Event]) -> None:
-        if self._data:  # one without data is none
+        if self._data:  # an event without data is ignored
             events.append(Event(b"\n".join(self._data), self._name))
             self._data = []
         self._name = b""

@@ -448,12 +448,13 @@ ONE_ELEMENT = (
         ),
         (
             one("BYTES", 2), "@7.bin",
-            f"7.bin does not fit input 'X', which takes BYTES of shape [2]: it has 1 elements, expect 2; {ONE_ELEMENT}",
+            "7.bin does not fit input 'X', which takes BYTES of shape [2]: "
+            f"it has 1 elements, expected 2; {ONE_ELEMENT}",
         ),
         (
             one("BYTES", 2), "@two.txt",
             "two.txt does not fit input 'X', which takes BYTES of shape [2]: "
-            f"it has 1 elements, expect 2; {ONE_ELEMENT}",
+            f"it has 1 elements, expected 2; {ONE_ELEMENT}",
         ),
         (
             one("BYTES", 1), "@empty.txt",

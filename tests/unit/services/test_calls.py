@@ -113,7 +113,7 @@ def test_json_is_sent_with_what_every_body_has():
     assert head.startswith(b"POST /v1/x HTTP/1.1\r\n")
     assert json.loads(body) == {"model": "m", "n": 3}
     assert caller.http_answer(b'{"a": [1]}', None) == {"a": [1]}
-    with pytest.raises(PeerError, match="no JSON"):
+    with pytest.raises(PeerError, match="not JSON"):
         caller.http_answer(b"<html>", None)
     with pytest.raises(UsageError, match="got inputs"):
         caller.request(call("a", {"X": 1}))
