@@ -1,1 +1,1 @@
-"""Rank 2: service kinds. What to send, what a reply means, and the control calls."""
+"""Rank 2: service kinds, with their requests, the meaning of replies, and control calls."""

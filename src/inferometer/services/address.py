@@ -1,4 +1,4 @@
-"""An address as people write it, taken apart; nobody is asked yet."""
+"""Parsing of addresses as users write them, without contacting the server."""
 
 import re
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from inferometer.base.text import is_digits
 from inferometer.services.endpoint import split_authority
 
 SCHEMES = {"http": 80, "https": 443, "grpc": None, "grpcs": None}
-"""Each with its own port; that of gRPC depends on the server."""
+"""Schemes with their default ports; that of gRPC depends on the server."""
 
 LOCAL = "localhost"
-_ASCII = "".join(map(chr, range(0x21, 0x7F)))  # stays as it is written in a path
+_ASCII = "".join(map(chr, range(0x21, 0x7F)))  # left unescaped in a path
 
 _SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)"
 _NO_SLASHES = rf"(?i)({'|'.join(SCHEMES)}):([^/\d].*|\d+[.:].*)"
@@ -20,20 +20,20 @@ _PARTS = r"(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragme
 
 
 class Address(NamedTuple):
-    """Where, and whatever else the address says."""
+    """A parsed address."""
 
     host: str
     port: int | None = None
     scheme: str = ""
     path: str = ""
-    query: str = ""  # with its question mark
+    query: str = ""  # including the question mark
 
     @property
     def is_grpc(self) -> bool:
         return self.scheme in ("grpc", "grpcs")
 
     def url(self, default_port: int, path: str = "") -> str:
-        """In the form of `endpoint.parse_endpoint`, with another path."""
+        """Return the address in the form of `endpoint.parse_endpoint`, with another path."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = f"http{'s' if self.scheme in ('https', 'grpcs') else ''}://" if self.scheme else ""
         port = self.port or SCHEMES.get(self.scheme) or default_port
@@ -41,14 +41,14 @@ class Address(NamedTuple):
 
 
 def read_address(text: str) -> Address:
-    """`host`, `host:port`, `:port`, `[v6]:port`, each perhaps with a scheme, a path and a query."""
+    """Parse `host`, `host:port`, `:port` or `[v6]:port`, optionally with a scheme, a path and a query."""
     url = text.strip()
     if any(char.isspace() or not char.isprintable() for char in url):
         raise UsageError(f"the address '{url}' contains a space", remedy="write it like localhost:8000")
     known = re.fullmatch(_SCHEME, url)
     scheme, rest = (known[1].lower(), known[2]) if known is not None else ("", url)
     parts = re.fullmatch(_PARTS, rest)
-    assert parts is not None  # any text has these parts
+    assert parts is not None  # any text matches
     authority, path, query = parts["authority"], parts["path"] or "", parts["query"] or ""
     if "@" in authority:
         raise _with_user(*authority.rpartition("@")[::2])
@@ -84,7 +84,8 @@ def read_address(text: str) -> Address:
 
 
 def _with_user(user: str, host: str) -> UsageError:
-    """What stands before an @ may be a secret, so it is not shown; a word alone may be the model."""
+    """Return the error for an address with user information, which may be secret and is not shown; a single word may be
+    the model."""
     shown = host or "a server"
     header = '-H "Authorization: Basic $(printf USER:PASSWORD | base64)"'
     model = "" if ":" in user else f"; or, if the part before the @ is the model: {shown} MODEL"
@@ -94,18 +95,18 @@ def _with_user(user: str, host: str) -> UsageError:
     )
 
 
-# --- paths that are known
+# --- known paths
 
 
 class ServerPath(NamedTuple):
-    """What a path says: which kinds of servers have it, and what stands in it."""
+    """Meaning of a path: the kinds of servers that have it, and its parts."""
 
     kinds: tuple[str, ...]
-    prefix: str  # what stands before it, as a proxy may want it
+    prefix: str  # path before it, for example of a proxy
     model: str = ""
     version: str = ""
     endpoint: str = ""  # of an OpenAI-style server
-    is_measured: bool = True  # whether requests for inference go there, or there are some below it
+    is_measured: bool = True  # whether it is, or contains, a path for inference
 
 
 _MODEL = r"(?P<model>[^/:]+)"
@@ -116,7 +117,7 @@ _ASIDE = (
     (("triton",), r"/v2/(?:health/(?:live|ready)|repository/index|models/stats)"),
     (("tfserving",), rf"/v1/models/{_MODEL}{_VERSION}/metadata"),
 )
-"""Paths that such a server has beside those for inference, or that are not measured here."""
+"""Paths of such a server other than those for inference, or not measured here."""
 
 _PATHS = tuple(
     (kinds, rf"(?P<prefix>.*?){pattern}", (kinds, pattern) not in _ASIDE)
@@ -133,7 +134,7 @@ _PATHS = tuple(
 
 
 def maybe_server_path(path: str) -> ServerPath | None:
-    """What a path says by its looks alone; None for one of the user's own."""
+    """Return the meaning of a path judged by its form; None if it is not a known path."""
     if not path.strip("/"):
         return None
     for kinds, pattern, is_measured in _PATHS:

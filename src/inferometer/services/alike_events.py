@@ -1,11 +1,10 @@
-"""Events of a stream that are like one before, told by their bytes.
+"""Recognition, by their bytes, of stream events that are like an earlier one.
 
-Most events of an answer differ in nothing but the text they carry: `HEAD text TAIL`, with the same head and tail again
-and again. Whoever has understood one of them knows what the next one means without reading its JSON, which is most of
-what an event costs. It counts as alike only when that is certain: the text is that of the first choice or the reasoning
-before it (seen by putting another one in its place) and is not empty, and there is no usage, which could take the place
-of a later one.
-Everything else is read as usual.
+Most events of an answer differ only in the text they carry: `HEAD text TAIL`, with the same head and tail again and
+again. Once one of them has been parsed, the meaning of the next is known without reading its JSON, which is most of the
+cost of an event. An event counts as alike only if that is certain: the text is that of the first choice or the
+reasoning before it (verified by substituting another text) and is not empty, and there is no usage, which could replace
+a later one. All other events are read as usual.
 """
 
 import json
@@ -16,26 +15,25 @@ from typing import Any
 from inferometer.wire.sse import EVENT_LIMIT, Event
 
 _TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)"\s*+:\s*+"(?!")')
-_INSIDE = re.compile(
-    rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++'
-)  # of a JSON string, not empty
-is_plain = re.compile(rb"[ !#-\[\]-~]++").fullmatch  # the usual text: printable ASCII, nothing escaped
+# The content of a JSON string, not empty.
+_INSIDE = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++')
+is_plain = re.compile(rb"[ !#-\[\]-~]++").fullmatch  # the usual text: printable ASCII without escapes
 _PARTS = ("content", "reasoning_content", "reasoning")
 _MARK = "another text"
 _FIRST = b"data: "
 _LAST = b"\n\n"
 _NEVER = b"\n\n\n"  # no event begins like this
-_PATIENCE = 3  # events learned in vain before it is given up: some servers number every event
+_PATIENCE = 3  # useless examples before giving up: some servers number every event
 
 
 class AlikeEvents:
-    """What the events of one stream have in common; knows nothing at first."""
+    """Common pattern of the events of one stream; empty at first."""
 
     __slots__ = ("_learned_at", "_vain", "head", "is_known", "tail")
 
     def __init__(self) -> None:
         self.is_known = False
-        self.head, self.tail = _NEVER, b""  # what an alike event begins and ends with
+        self.head, self.tail = _NEVER, b""  # beginning and end of an alike event
         self._learned_at = 0
         self._vain = 0
 
@@ -44,9 +42,9 @@ class AlikeEvents:
         return self._vain == _PATIENCE
 
     def learn(self, event: Event, document: Mapping[str, Any], number: int) -> None:
-        """Take this event, whose meaning is known, as the example for those that follow; it is response `number`."""
+        """Use this parsed event, which is response `number`, as the example for those that follow."""
         self.is_known, self.head = False, _NEVER
-        if number > self._learned_at + 1:  # others were like the last example
+        if number > self._learned_at + 1:  # later events matched the last example
             self._vain = 0
         self._learned_at = number
         if self.is_given_up or event.name or b"\n" in event.data:
@@ -61,14 +59,14 @@ class AlikeEvents:
             self.head, self.tail, self.is_known = _FIRST + head, tail + _LAST, True
 
     def forget(self) -> None:
-        """Nothing counts as alike from here on."""
+        """Stop treating events as alike."""
         self.is_known, self.head = False, _NEVER
         self._vain = _PATIENCE
 
     def count(self, data: bytes, at: int, is_ascii: bool) -> tuple[int, int]:
-        """How many alike events there are from `at` on, and where the last of them ends.
+        """Return the number of alike events from `at` on, and where the last of them ends.
 
-        `is_ascii` is data.isascii(), which the caller asks once for all its calls.
+        `is_ascii` is data.isascii(), which the caller computes once for all its calls.
         """
         head, tail = self.head, self.tail
         number = 0

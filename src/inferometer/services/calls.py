@@ -1,6 +1,6 @@
-"""Requests that are made while the load runs, as visits need them: from values to bytes, and from replies to answers.
+"""Requests generated while the load runs, for visits: from values to bytes, and from replies to answers.
 
-Each class here makes the calls of one step (`StepCaller`); they go to the workers, so they must pickle.
+Each class generates the calls of one step (`StepCaller`); instances are sent to the workers, so they must pickle.
 """
 
 import json
@@ -19,24 +19,24 @@ from inferometer.services.kserve import OUTPUTS, RAW_CONTENTS, grpc_tensors, htt
 from inferometer.services.traffic import render_http
 from inferometer.wire.protobuf import fields
 
-MOST_KEPT = 1024  # forms of requests, and of answers; texts may have any length
+MOST_KEPT = 1024  # cached layouts of requests and of answers; texts may have any length
 
 _Layout = tuple[str, str, tuple[int, ...], int]
-"""Of an output: name, datatype, shape, and over HTTP its bytes."""
+"""Name, datatype and shape of an output, and for HTTP its number of bytes."""
 
 
 class Rendering(Protocol):
-    """A request of tensors, as bytes."""
+    """Renderer of a request with tensors to bytes."""
 
     def __call__(self, step: Sequence[Tensor]) -> bytes: ...
 
 
 @frozen
 class KeptHeads:
-    """What stands before the values is the same for all values of the same sizes: it is made once."""
+    """Cache of request heads: the part before the values is the same for all values of equal sizes."""
 
     whole: Rendering
-    value: Callable[[bytes], bytes]  # as it stands at the end of the request
+    value: Callable[[bytes], bytes]  # encoding of a value at the end of the request
     _heads: dict[Any, bytes] = field(default_factory=dict, compare=False)
 
     def __call__(self, step: Sequence[Tensor]) -> bytes:
@@ -46,7 +46,7 @@ class KeptHeads:
         if head is not None:
             return head + tail
         whole = self.whole(step)
-        if whole.endswith(tail):  # not where values are written as JSON
+        if whole.endswith(tail):  # not if values are written as JSON
             if len(self._heads) >= MOST_KEPT:
                 self._heads.clear()
             self._heads[key] = whole[: len(whole) - len(tail)]
@@ -55,11 +55,11 @@ class KeptHeads:
 
 @frozen
 class TensorCalls:
-    """Of a model with tensors. Values have no dimension for a batch, neither here nor in answers."""
+    """Calls of a model with tensors. Values have no batch dimension, neither here nor in answers."""
 
     model: ModelSpec
     render: Rendering
-    rest: Mapping[str, Tensor]  # for inputs that a call does not give, ready to be sent
+    rest: Mapping[str, Tensor]  # encoded defaults for inputs that a call does not give
     _layouts: dict[bytes, tuple[_Layout, ...]] = field(default_factory=dict, compare=False)
 
     def request(self, call: Call) -> bytes:
@@ -80,7 +80,7 @@ class TensorCalls:
         return self.render(tensors)
 
     def http_answer(self, body: bytes | bytearray, header_length: str | None) -> VisitAnswer:
-        """Answers of the same sizes have the same header, which is read once."""
+        """Return the outputs of a reply; answers of equal sizes have the same header, which is parsed once."""
         if header_length is None or not header_length.isdecimal():
             return VisitAnswer(self._unbatched(http_tensors(body, header_length)))
         length = int(header_length)
@@ -100,7 +100,7 @@ class TensorCalls:
         return VisitAnswer(found)
 
     def grpc_answer(self, message: bytes) -> VisitAnswer:
-        """What a message says of an output is the same for all of the same shape, and read once."""
+        """Return the outputs of a message; descriptions of outputs of the same shape are parsed once."""
         rows: list[_Layout] = []
         raw: list[bytes] = []
         for number, value in fields(memoryview(message)):
@@ -146,7 +146,7 @@ class TensorCalls:
 
 
 def made_tensor(spec: TensorSpec, value: Any) -> Tensor:
-    """The value as this input takes it; UsageError where it cannot be."""
+    """Convert the value to a tensor for this input; raise UsageError if that is impossible."""
     if isinstance(value, Tensor):
         if value.datatype != spec.datatype:
             raise UsageError(f"'{spec.name}' takes {spec.datatype}, but got {value.datatype}")
@@ -165,7 +165,7 @@ def made_tensor(spec: TensorSpec, value: Any) -> Tensor:
 
 
 def fitting_shape(spec: TensorSpec, shape: tuple[int, ...], elements: int | None = None) -> tuple[int, ...]:
-    """The shape itself, or that of the model where as many elements fill it in one way."""
+    """Return the shape itself, or the model's shape if the elements fill it in exactly one way."""
     if shape == spec.shape or (
         len(shape) == len(spec.shape)
         and all(mine == theirs or theirs < 0 for mine, theirs in zip(shape, spec.shape, strict=True))
@@ -181,7 +181,7 @@ def fitting_shape(spec: TensorSpec, shape: tuple[int, ...], elements: int | None
 
 
 def _listed(value: Any) -> Any:
-    """Nested lists of plain elements."""
+    """Convert the value to nested lists of plain elements."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_listed(part) for part in value] if isinstance(value, list | tuple) else value
@@ -197,12 +197,12 @@ def _shape_of(nested: Any) -> tuple[int, ...]:
 
 @frozen
 class JsonCalls:
-    """Of a server that takes JSON and answers with JSON, at one path."""
+    """Calls of a server that takes and returns JSON, at one path."""
 
     connection: Connection
-    path: str  # whole
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # what every body has, unless the call gives it
-    method: str | None = None  # None is POST, or GET for a call without a body
+    path: str  # complete
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # default fields of every body
+    method: str | None = None  # None: POST, or GET for a call without a body
 
     def request(self, call: Call) -> bytes:
         if call.inputs:
@@ -233,7 +233,7 @@ class JsonCalls:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and numbers of numpy as JSON has them."""
+    """Convert numpy arrays and numbers to JSON types."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")

@@ -1,7 +1,7 @@
-"""What an address is: it is asked a few harmless questions, and a table says what the answers look like.
+"""Detection of the server at an address: a few harmless requests, and a table that interprets the answers.
 
-`probe` asks, with short time-outs; `recognize` decides, and is a pure function of the answers; `look` does both, and
-also sees a server behind the other one of TLS and plain text.
+`probe` sends the requests, with short time-outs; `recognize` decides, as a pure function of the answers; `look` does
+both, and also tries the other one of TLS and plain text.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from inferometer.services.timed_socket import connect
 from inferometer.wire.protobuf import fields
 
 TIMEOUT_S = 5.0
-LONGEST_TEXT = 4000  # of a page, to see what it is
+LONGEST_TEXT = 4000  # characters of a page, enough to recognise it
 _SERVER_NAME, _SERVER_EXTENSIONS = 1, 3  # fields of ServerMetadataResponse
-_NOBODY = "inferometer-looks-around"  # a model that no server has
+_NOBODY = "inferometer-looks-around"  # name of a model that no server has
 
 
 @frozen
 class ProbeAnswer:
-    """What came back: an HTTP status with the JSON document, if it was one, and how the text began; over gRPC status
+    """An answer: HTTP status, JSON document, if any, and the beginning of the text; for gRPC status
     200, or 0 for an error."""
 
     status: int
@@ -43,17 +43,17 @@ class ProbeAnswer:
 
     @property
     def is_exposition(self) -> bool:
-        """Whether it is a page of metrics as Prometheus reads it."""
+        """Whether it is a page in Prometheus format."""
         return self.status == 200 and self.text.startswith(("# HELP ", "# TYPE "))
 
     @property
     def is_page(self) -> bool:
-        """Whether somebody may want it: Triton's metrics port answers 200 to whatever is asked, with nothing in it."""
+        """Whether it has content: Triton's metrics port answers any path with 200 and an empty body."""
         return self.status < 400 and (bool(self.text) or self.status >= 300) and not self.is_exposition
 
 
 ProbeAnswers = Mapping[str, ProbeAnswer]
-"""By question; one that was not answered at all is not there."""
+"""Answers by question; unanswered questions are missing."""
 
 PAGE = "page"
 QUESTIONS = {
@@ -63,42 +63,40 @@ QUESTIONS = {
     "ping": "/ping",
     "management": "/models?limit=1",
     "metrics": "/metrics",
-    PAGE: "",  # the very page that would be measured
+    PAGE: "",  # the page that would be measured
 }
-"""Over HTTP: what is asked for, by GET."""
+"""Paths of the HTTP GET requests, by question."""
 
-_APIS = ("kserve", "openai", "ping")  # questions whose answer shows what a server is, unless it fails
-_QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # others have the name of the kind
+_APIS = ("kserve", "openai", "ping")  # questions whose answer identifies a server, unless they fail
+_QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # other questions have the name of the kind
 
 
 class ServerGuess(NamedTuple):
-    """What an address looks like."""
+    """Likely server at an address."""
 
     kind: str  # a service kind, or one of those below, which cannot be measured
     protocol: str
     title: str
-    scheme: str = ""  # by which it is reached, where that is not the one that was tried
-    page_status: int = 0  # of the page that would be measured, where it was asked for
-    is_locked: bool = False  # some of it is told only to those who have a key
-    moved_to: str = ""  # where that page is said to be instead
-    failures: tuple[
-        str, ...
-    ] = ()  # questions that the server failed to answer, such as "GET /v1/models with status 500"
+    scheme: str = ""  # scheme to use, if it differs from the one tried
+    page_status: int = 0  # of the page that would be measured, if requested
+    is_locked: bool = False  # some answers require a key
+    moved_to: str = ""  # redirect target of that page
+    failures: tuple[str, ...] = ()  # failed questions, such as "GET /v1/models with status 500"
 
     @property
     def words(self) -> str:
-        """The options that measure it, as the classic script has them."""
+        """The options that measure it, in the classic form."""
         return f"--service-kind {self.kind} -i {self.protocol}"
 
 
 def _is_tfserving(answer: ProbeAnswer) -> bool:
-    """Its error names the model that it does not have, or versions of one that it has."""
+    """Recognise its error for an unknown model, or the versions of a known one."""
     error = answer.field("error")
     return isinstance(error, str) and ("versions of model" in error or "Servable not found" in error)
 
 
 def _is_torchserve_error(answer: ProbeAnswer) -> bool:
-    """While its workers start the ping is an error, and all its errors have a code and a type."""
+    """Recognise its errors, which have a code and a type; while its workers start, the ping is one."""
     return isinstance(answer.document, dict) and answer.document.keys() >= {"code", "type", "message"}
 
 
@@ -113,7 +111,7 @@ TORCHSERVE = ServerGuess("torchserve", "http", "TorchServe")
 PLAIN = ServerGuess("http", "http", "an HTTP server of unknown kind")
 
 TLS, METRICS, MANAGEMENT, GRPC = "tls", "metrics", "management", "grpc"
-"""Kinds that cannot be measured, as long as no more is known."""
+"""Kinds that cannot be measured without further information."""
 
 SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
     (
@@ -154,11 +152,11 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
     ("tls grpc", lambda answer: True, ServerGuess(TLS, "grpc", "a gRPC port with TLS", "grpcs")),
     ("tls", lambda answer: True, ServerGuess(TLS, "http", "a port with TLS", "https")),
 )
-"""(question, whether its answer tells, what of), in the order in which they are tried: the surest signs first."""
+"""(question, test of its answer, resulting guess), in the order of the tests: most reliable first."""
 
 
 def recognize(answers: ProbeAnswers) -> ServerGuess:
-    """What the answers look like."""
+    """Return the guess that fits the answers."""
     if _is_metrics_port(answers):
         return ServerGuess(METRICS, "http", "a metrics port")
     for question, tells, guess in SIGNS:
@@ -168,20 +166,20 @@ def recognize(answers: ProbeAnswers) -> ServerGuess:
 
 
 def _is_metrics_port(answers: ProbeAnswers) -> bool:
-    """Nothing but metrics: a page beside them is worth to be measured."""
+    """Return whether the port serves only metrics; any other page can be measured."""
     page, metrics = answers.get(PAGE), answers.get("metrics")
     if page is None:
         return False
     return page.is_exposition or (metrics is not None and metrics.is_exposition and not page.is_page)
 
 
-# --- asking
+# --- probing
 
 
 def look(connection: Connection, *, protocol: str = "http", page: str = "", first: str = "") -> ServerGuess:
-    """What is there, asked over this protocol first; PeerError when there is nothing that can be understood.
+    """Detect the server, trying this protocol first; raise PeerError if no answer can be interpreted.
 
-    `page` is the path that would be measured if it is plain HTTP, `first` the kind that it most likely is.
+    `page` is the path that would be measured if it is plain HTTP, `first` the most likely kind.
     """
     try:
         return _guess(connection, protocol, page, first)
@@ -192,7 +190,7 @@ def look(connection: Connection, *, protocol: str = "http", page: str = "", firs
 
         if is_untrusted(error.__cause__):
             raise
-        # Headers may be secrets: they are not sent in plain text.
+        # Headers may contain secrets, so they are not sent in plain text.
         plain = Connection(connection.endpoint._replace(tls=None), timeout_s=connection.timeout_s)
         try:
             found = _guess(plain, protocol, page, first)
@@ -222,7 +220,7 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
 
 
 def _location(connection: Connection, page: str) -> str:
-    """Where a redirect leads, as a whole address."""
+    """Return the target of a redirect as a full address."""
     endpoint = connection.endpoint
     path = page or f"{endpoint.prefix}/"
     control = HttpControl(connection._replace(endpoint=endpoint._replace(prefix="")))
@@ -233,12 +231,13 @@ def _location(connection: Connection, page: str) -> str:
 
 
 def _patience_s(connection: Connection) -> float:
-    """For one answer."""
+    """Return the time-out for one answer."""
     return min(TIMEOUT_S, connection.timeout_s)
 
 
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:
-    """Ask until the answers tell; PeerError when nobody is there, or somebody who speaks no language of ours."""
+    """Send requests until the answers identify the server; raise PeerError if there is none or its protocol is
+    unknown."""
     endpoint = connection.endpoint
     control = HttpControl(
         connection._replace(endpoint=endpoint._replace(prefix=""), timeout_s=_patience_s(connection))
@@ -257,14 +256,13 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
         if recognize(answers) is not PLAIN:
             return answers
     if endpoint.tls is None and answers[PAGE].status == 400:
-        return (
-            _probe_tls(endpoint, _patience_s(connection)) or answers
-        )  # "a plain HTTP request was sent to an HTTPS port"
+        # "a plain HTTP request was sent to an HTTPS port"
+        return _probe_tls(endpoint, _patience_s(connection)) or answers
     return answers
 
 
 def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAnswers:
-    """HTTP/1 was not answered as such. Frames of HTTP/2 begin with a length, which is small: zeros."""
+    """Probe TLS and gRPC after an answer that is not HTTP/1. HTTP/2 frames begin with a small length, so with zeros."""
     where = connection.endpoint.authority
     remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
     if isinstance(cause, TimeoutError):
@@ -317,7 +315,7 @@ def _ask(control: HttpControl, path: str) -> ProbeAnswer:
 
 
 def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
-    """What a gRPC server answers; nothing where there is none."""
+    """Return the answers of a gRPC server; empty if there is none."""
     from inferometer.services.grpc_control import GrpcControl
 
     def call(service: str, method: str) -> bytes:
@@ -334,7 +332,7 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
         call("tensorflow.serving.PredictionService", "GetModelMetadata")
     except MissingError:
         return {"grpc": ProbeAnswer(0)}
-    except PeerError:  # a call that says what it lacks is there
+    except PeerError:  # an error reply still shows that the call exists
         return {"grpc tfserving": ProbeAnswer(0)}
     return {"grpc tfserving": ProbeAnswer(200)}
 
@@ -358,9 +356,9 @@ def _server_metadata(message: bytes) -> dict[str, Any] | None:
 
 
 def _probe_tls(endpoint: Endpoint, timeout_s: float) -> dict[str, ProbeAnswer]:
-    """Whether a handshake is answered; nobody is trusted, and nothing is sent.
+    """Try a TLS handshake, without verification and without sending data.
 
-    A gRPC server knows no protocol but h2, by which it is told from an HTTPS server that has both.
+    A gRPC server supports only h2, which distinguishes it from an HTTPS server that supports both.
     """
     chosen = _shake_hands(endpoint, "http/1.1", timeout_s)
     if chosen is None:
@@ -370,7 +368,7 @@ def _probe_tls(endpoint: Endpoint, timeout_s: float) -> dict[str, ProbeAnswer]:
 
 
 def _shake_hands(endpoint: Endpoint, offered: str, timeout_s: float) -> str | None:
-    """The protocol that the peer takes, or nothing if it does not say; None if it does not speak TLS."""
+    """Return the protocol that the peer selects, or an empty string if none; None if it does not speak TLS."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -381,7 +379,7 @@ def _shake_hands(endpoint: Endpoint, offered: str, timeout_s: float) -> str | No
             assert isinstance(secured, ssl.SSLSocket)
             return secured.selected_alpn_protocol() or ""
     except ssl.SSLError as error:
-        is_alert = "ALERT" in (error.reason or "")  # only who speaks TLS says what it does not like
+        is_alert = "ALERT" in (error.reason or "")  # an alert shows that the peer speaks TLS
         return "" if is_alert else None
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""From a server's metadata and configuration documents to a ModelSpec; the same for every wire."""
+"""Construction of a ModelSpec from a server's metadata and configuration; the same for every protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -7,50 +7,50 @@ from inferometer.base.errors import MissingError, PeerError
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.services.kind import Document, Service
 
-DEEPEST = 16  # models below each other
+DEEPEST = 16  # nesting depth of models
 MOST_MODELS = 1000
-"""In an ensemble with all that it is composed of; a model that is used in several places counts in each."""
+"""Models in an ensemble, including all its members; a model used in several places counts once per place."""
 MOST_TENSORS = 16384
 """Inputs and outputs of a model."""
 MOST_LISTED = 20
-"""Models that a sentence names."""
+"""Models listed in a message."""
 READY = "READY"
 _FIXED = ("explicit model load", "polling is enabled", "not allowed")
 
 
 class ModelState(NamedTuple):
-    """A row of the server's index."""
+    """A row of the server's model index."""
 
     name: str
     state: str  # READY, UNAVAILABLE ...; empty for a model that was never loaded
 
 
 class ModelSource(Protocol):
-    """The calls of a KServe v2 server about its models, each answered with the document its HTTP form has."""
+    """Calls of a KServe v2 server about its models; answers have the form of the HTTP documents."""
 
     def metadata(self, name: str, version: str) -> Document: ...
 
     def config(self, name: str, version: str) -> Document:
-        """Of a loaded model, completed by the server."""
+        """Return the configuration of a loaded model, completed by the server."""
 
     def models(self) -> Sequence[str]:
-        """Names of the models the server has, as far as it tells."""
+        """Return the names of the server's models, as far as it lists them."""
 
 
 @runtime_checkable
 class ModelControl(Protocol):
-    """The calls of a server whose models are loaded on demand."""
+    """Calls of a server whose models are loaded on demand."""
 
     def is_ready(self) -> bool:
-        """Whether the server answers and takes requests."""
+        """Return whether the server answers and accepts requests."""
 
     def index(self) -> tuple[ModelState, ...]:
-        """Every model of the server's repository, loaded or not."""
+        """Return every model of the server's repository, loaded or not."""
 
     def config(self, name: str, version: str = "") -> Document: ...
 
     def load_model(self, name: str, config: Document | None = None) -> None:
-        """Load or reload with this configuration, or with the repository's; returns when the model is ready."""
+        """Load or reload with this configuration, or with the repository's; return when the model is ready."""
 
     def unload_model(self, name: str) -> None: ...
 
@@ -60,14 +60,14 @@ def ready_models(control: ModelControl) -> set[str]:
 
 
 def are_fixed(error: PeerError) -> bool:
-    """Whether the server refuses to load models because of how it was started."""
+    """Return whether the server refuses to load models because of its start options."""
     return any(words in error.message for words in _FIXED)
 
 
 def describe_model(
     control: ModelSource, name: str, version: str, called: Sequence[tuple[str, str]]
 ) -> ModelSpec:
-    """What the server says of a model and of all it is composed of; `called` are models that its code calls."""
+    """Describe a model and all its members; `called` are models that its code calls."""
     try:
         metadata = control.metadata(name, version)
     except PeerError as error:
@@ -77,7 +77,7 @@ def describe_model(
         ) from error
     try:
         config = _config(control, name, version)
-    except MissingError:  # plain KServe v2 servers have none; then what the metadata says is all there is
+    except MissingError:  # plain KServe v2 servers have none and only give metadata
         config = {}
     if not metadata.get("inputs") and not config:
         raise PeerError(
@@ -90,7 +90,7 @@ def describe_model(
 
 
 def plain_sentence(service: Service, *more: str) -> str:
-    """What a server without Triton's extensions calls itself and lacks."""
+    """Describe a server without Triton's extensions: its name and what it lacks."""
     try:
         server = service.server()
     except MissingError:
@@ -103,10 +103,10 @@ def plain_sentence(service: Service, *more: str) -> str:
 
 
 def _known_models(control: ModelSource, name: str) -> str:
-    """A hint for a name that is not found; none if the server does not tell."""
+    """Return a hint for a name that is not found; empty if the server does not list its models."""
     try:
         known = sorted(control.models())
-    except PeerError:  # only a hint: no answer is no harm
+    except PeerError:  # the hint is optional
         return ""
     if name in known or not known:
         return ""
@@ -123,12 +123,12 @@ def _config(control: ModelSource, name: str, version: str) -> Document:
 
 class _Member(NamedTuple):
     spec: ModelSpec
-    depth: int  # models below each other, itself included
-    size: int  # models in all
+    depth: int  # levels of models, including itself
+    size: int  # total number of models
 
 
 class _Members(NamedTuple):
-    """What models are composed of. Each is asked about once, however many others it is a part of."""
+    """Members of models. Each is queried once, however many others contain it."""
 
     control: ModelSource
     known: dict[tuple[str, str], _Member]
@@ -141,7 +141,7 @@ class _Members(NamedTuple):
             name, version = step["model_name"], step.get("model_version", -1)
             if name in above:
                 raise self._endless(above, name)
-            wanted.add((name, "" if version == -1 else str(version)))  # -1 leaves it open
+            wanted.add((name, "" if version == -1 else str(version)))  # -1: any version
             self._check_size(above, len(wanted))
         found = []
         for name, version in sorted(wanted):
@@ -212,7 +212,8 @@ def _spec(
 
 
 def _batch_without_config(metadata: Document) -> int:
-    """Plain KServe v2: where the first dimension of all tensors is open, it is that of the batch."""
+    """Return the batch size of a plain KServe v2 model: if the first dimension of all tensors is variable, it is the
+    batch."""
     inputs = metadata.get("inputs", ())
     is_open = all(row.get("shape", ())[:1] == [-1] for row in (*inputs, *metadata.get("outputs", ())))
     return ANY_BATCH if inputs and is_open else 0

@@ -1,11 +1,11 @@
-"""Any gRPC service: a method of it, with messages written as JSON.
+"""A method of any gRPC service, with messages written as JSON.
 
-A unary call travels like any other. A method that streams gets all its messages at once, and the call lasts until the
-server ends it; every message that comes back is a response with a time of its own.
+A unary call is sent like any other. A streaming method gets all its messages at once, and the call lasts until the
+server ends it; every message received is a response with its own time.
 
-What a method takes and gives is in a .proto file, or is asked of the server by reflection: a stream on which the client
-may ask many questions. Each of ours is a call of its own with one question: that is enough for a look before the load,
-and it needs no stream. Servers know it under one of two names.
+Message types come from a .proto file or from server reflection: a stream on which the client
+may send many queries. Here each query is a separate call, which is sufficient before the load
+and needs no stream. Servers offer reflection under one of two names.
 """
 
 import subprocess
@@ -39,17 +39,17 @@ from inferometer.wire.grpc import frame_message
 from inferometer.wire.protobuf import fields, string_field
 
 MESSAGES = TensorSpec("message", "MESSAGE", (1,))
-"""What a call sends; `dataset.payloads` reads it."""
+"""Input of a call; `dataset.payloads` reads it."""
 
 REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 BY_FILE, BY_SYMBOL, LIST_SERVICES = 3, 4, 7  # fields of a ServerReflectionRequest
 FILES, SERVICES, ERROR = 4, 6, 7  # of a ServerReflectionResponse
 ERROR_TEXT = 2
 COMPILE_S = 60
-DEEPEST = 100  # imports below each other
+DEEPEST = 100  # nesting depth of imports
 DESCRIPTOR_SETS = (".pb", ".protoset", ".desc", ".binpb")
 
-# Files that every protobuf installation has; servers often leave them out.
+# Files included in every protobuf installation; servers often omit them.
 _COMMON = (
     *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct"),
     *("timestamp", "type", "wrappers"),
@@ -57,12 +57,12 @@ _COMMON = (
 
 File = descriptor_pb2.FileDescriptorProto
 Fetch = Callable[[str], Iterable[File]]
-"""(name of a file that another one imports) -> that file, perhaps with others."""
+"""Function from the name of an imported file to that file, possibly with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a service; the two classes make messages of the types it takes and gives."""
+    """A method of a service, with the classes of its request and reply messages."""
 
     service: str
     name: str
@@ -78,7 +78,7 @@ class Method:
 
 
 def split_method(text: str) -> tuple[str, str]:
-    """`package.Service/Method`, also written with a leading slash or with a dot before the method."""
+    """Split `package.Service/Method`, also with a leading slash or with a dot before the method."""
     service, _, name = text.strip("/").rpartition("/" if "/" in text.strip("/") else ".")
     if not service or not name or "/" in service:
         raise UsageError(
@@ -88,7 +88,7 @@ def split_method(text: str) -> tuple[str, str]:
 
 
 def method_of_file(service: str, name: str, path: Path, folders: Sequence[Path]) -> Method:
-    """The method, as a .proto file or a compiled descriptor set has it."""
+    """Return the method from a .proto file or a compiled descriptor set."""
     for place in (path, *folders):
         check_path(place)
     files = _read_set(path) if path.suffix in DESCRIPTOR_SETS else _compile(path, folders)
@@ -130,7 +130,7 @@ def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
 
 def _compiler() -> list[str]:
     if find_spec("grpc_tools") is not None:
-        # Its own files are the common ones of protobuf, such as google/protobuf/timestamp.proto.
+        # grpc_tools includes protobuf's common files, such as google/protobuf/timestamp.proto.
         common = Path(str(import_module("grpc_tools").__file__)).parent / "_proto"
         return module_command("grpc_tools.protoc", f"--proto_path={common}")
     found = which("protoc")
@@ -142,11 +142,11 @@ def _compiler() -> list[str]:
     return [found]
 
 
-# --- asking the server
+# --- server reflection
 
 
 class Reflection:
-    """The services of a server, as the server itself describes them."""
+    """Services of a server from its reflection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -176,7 +176,7 @@ class Reflection:
             raise PeerError(f"the server's reflection describes '{name}' with a broken file") from error
 
     def _ask(self, field: int, text: str) -> memoryview:
-        """The answer; the name of the service that gave the first one is kept."""
+        """Return the answer, and keep using the reflection service that gave the first one."""
         question = string_field(field, text)
         while True:
             try:
@@ -204,11 +204,11 @@ def _text(message: memoryview, number: int) -> str:
     return bytes(_part(message, number)).decode("utf-8", "replace")
 
 
-# --- from files to messages
+# --- message classes from files
 
 
 def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool:
-    """All files and what they import, each added after those it needs."""
+    """Return a pool with all files and their imports, each added after its dependencies."""
     known = {file.name: file for file in files}
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
@@ -216,7 +216,7 @@ def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool
     def add(name: str, above: tuple[str, ...]) -> None:
         if name in added:
             return
-        if not isinstance(name, str):  # what is not UTF-8 comes as bytes
+        if not isinstance(name, str):  # names that are not UTF-8 are bytes
             raise PeerError(f"a file imports {name!r:.80}, which is not a file name")
         if name in above or len(above) > DEEPEST:
             raise PeerError(
@@ -288,7 +288,7 @@ class DynamicGrpc(Service):
         return self._reflection.services()
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
-        """There is no model; what is measured is called after its method."""
+        """Describe the method as a model named after it."""
         method = self._method
         if self._options.streaming and method.is_unary:
             raise UsageError(f"the method {method.name} does not stream", remedy="leave out --streaming")
@@ -306,7 +306,7 @@ class DynamicGrpc(Service):
         )
 
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
-        """The reply as JSON."""
+        """Return the reply as JSON."""
         method = self._method
         try:
             reply = method.reply.FromString(body)
@@ -345,7 +345,7 @@ class DynamicGrpc(Service):
 
     @cached_property
     def _method(self) -> Method:
-        """Looked up for a run, and again where a result is read later."""
+        """Look up the method, for a run and again when a result is read later."""
         options = self._options
         service, name = split_method(options.grpc_method)
         if options.proto is None:

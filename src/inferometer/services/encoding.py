@@ -1,6 +1,6 @@
-"""Replies that a server compressed: decoded before anyone reads them, or refused by the name of their encoding.
+"""Decoding of compressed replies before they are read; unsupported encodings are refused by name.
 
-No request asks for compression, but proxies compress all the same, and users may ask for it with a header of their own.
+Requests do not ask for compression, but some proxies compress anyway, and users may request it with a header.
 """
 
 import zlib
@@ -11,14 +11,14 @@ from inferometer.base.errors import PeerError
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import Head
 
-_STEP = 1 << 20  # bytes that are decoded at a time, so that readers can refuse what is too long
+_STEP = 1 << 20  # bytes decoded at a time, so that readers can refuse long replies
 _PLAIN = ("", "identity")
 _GZIP = ("gzip", "x-gzip")
-_AUTOMATIC = zlib.MAX_WBITS | 32  # gzip or zlib, by what it begins with
+_AUTOMATIC = zlib.MAX_WBITS | 32  # detect gzip or zlib from the header
 
 
 def start_reading(reader: ReplyReader, head: Head) -> ReplyBody:
-    """Start reading a reply with a good status; PeerError where its encoding is not known."""
+    """Start reading a reply with a success status; raise PeerError if its encoding is unknown."""
     body, encoding = reader.start(head), _encoding(head)
     if encoding in _PLAIN:
         return body
@@ -31,7 +31,7 @@ def start_reading(reader: ReplyReader, head: Head) -> ReplyBody:
 
 
 def decoded(head: Head, body: bytes) -> bytes:
-    """Return the beginning of a refusal's body, decoded where that is possible."""
+    """Return the beginning of an error body, decoded if possible."""
     if _encoding(head) not in ("deflate", *_GZIP):
         return body
     try:
@@ -45,14 +45,14 @@ def _encoding(head: Head) -> str:
 
 
 def _window(data: bytes) -> int:
-    """Return how zlib shall read it: some servers send bare deflate, without zlib's two bytes before it."""
+    """Return zlib's window parameter: some servers send raw deflate without the two-byte zlib header."""
     return (
         _AUTOMATIC if data[:1] == b"\x1f" or (data[:1] and data[0] & 15 == zlib.DEFLATED) else -zlib.MAX_WBITS
     )
 
 
 class _Inflated:
-    """A reply whose body is decoded piece by piece; what comes out of a piece has the time of that piece."""
+    """A reply whose body is decoded in pieces; decoded data has the time of its compressed piece."""
 
     __slots__ = ("_body", "_encoding", "_inflate")
 

@@ -1,4 +1,4 @@
-"""Where the server is, and what every call to it carries."""
+"""Address of the server, and the common parameters of calls to it."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -7,7 +7,8 @@ from inferometer.base.secrets import redacted
 from inferometer.base.text import is_digits
 
 if TYPE_CHECKING:
-    from inferometer.options.options import Tls  # the whole table of options: workers do without it
+    # Not imported by workers: it loads the whole table of options.
+    from inferometer.options.options import Tls
 
 
 class Endpoint(NamedTuple):
@@ -25,7 +26,7 @@ class Endpoint(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, int, bool]:
-        """What credentials belong to: host, port, and whether TLS protects it."""
+        """The scope of credentials: host, port and whether TLS is used."""
         return self.host.lower(), self.port, self.tls is not None
 
     def __str__(self) -> str:
@@ -36,24 +37,24 @@ CONTROL_TIMEOUT_S = 20.0
 
 
 class Connection(NamedTuple):
-    """What every control call to the server has in common: address, headers, and the time for a whole reply."""
+    """Common parameters of control calls to the server: address, headers, and the time for a whole reply."""
 
     endpoint: Endpoint
     headers: tuple[tuple[str, str], ...] = ()
     timeout_s: float = CONTROL_TIMEOUT_S
 
     def __repr__(self) -> str:
-        return f"Connection({self.endpoint!r})"  # headers may hold secrets
+        return f"Connection({self.endpoint!r})"  # headers may contain secrets
 
     def beside(self, endpoint: Endpoint) -> "Connection":
-        """A connection to another address: headers and client certificates only go to the origin they are for.
+        """Return a connection to another address; headers and client certificates are only sent to their own origin.
 
         Another port is another origin, as it may belong to another user of that machine.
         """
         if endpoint.origin == self.endpoint.origin:
             return self._replace(endpoint=endpoint)
         if endpoint.tls is not None:
-            from dataclasses import replace  # a worker never needs it
+            from dataclasses import replace  # not needed by workers
 
             tls = replace(endpoint.tls, certificate_file=None, key_file=None)
             endpoint = endpoint._replace(tls=tls)
@@ -61,18 +62,18 @@ class Connection(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What stands behind `Bearer`; empty where no key is sent."""
+        """The key after `Bearer`; empty if none is sent."""
         said = [value.split() for name, value in self.headers if name.lower() == "authorization"]
         return said[0][-1] if said and said[0] else ""
 
 
 def without_key(text: str, key: str) -> str:
-    """What a server says: one that refuses a key may repeat it."""
+    """Remove the key from a server's text: a server that refuses a key may repeat it."""
     return text.replace(key, "***") if key else text
 
 
 def parse_endpoint(url: str, *, default_port: int, tls: "Tls") -> Endpoint:
-    """`host`, `host:port`, `[v6]:port` or `http(s)://host:port/prefix`."""
+    """Parse `host`, `host:port`, `[v6]:port` or `http(s)://host:port/prefix`."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "http", url
@@ -90,7 +91,7 @@ def parse_endpoint(url: str, *, default_port: int, tls: "Tls") -> Endpoint:
 
 
 def split_authority(authority: str, url: str) -> tuple[str, int | None]:
-    """Host and port, if one is given; the whole address stands in the sentence that refuses it."""
+    """Return host and port, if given; `url` is the whole address for error messages."""
     if authority.startswith("["):
         host, _, tail = authority[1:].partition("]")
         port_text = tail.removeprefix(":")
@@ -107,7 +108,7 @@ def split_authority(authority: str, url: str) -> tuple[str, int | None]:
 
 
 def _is_name(host: str) -> bool:
-    """Whether it can be looked up: Python does so by its IDNA form, which not every text has."""
+    """Return whether the host can be resolved: Python uses its IDNA form, which not every text has."""
     try:
         return bool(host.encode("idna")) and host.isprintable()
     except UnicodeError:

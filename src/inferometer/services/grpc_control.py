@@ -1,4 +1,4 @@
-"""Control calls over gRPC, on the same codec as the load: rare, so each blocks on a connection of its own."""
+"""Control calls over gRPC, with the codec of the load. They are rare, so each blocks on its own connection."""
 
 import socket
 import weakref
@@ -36,7 +36,7 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class GrpcControl:
-    """Unary calls of one service."""
+    """Unary calls to one service."""
 
     def __init__(self, connection: Connection, service: str) -> None:
         self._connection = connection
@@ -44,11 +44,11 @@ class GrpcControl:
         self._kept: tuple[socket.socket, GrpcConnection] | None = None
 
     def __reduce__(self) -> tuple[type["GrpcControl"], tuple[Connection, str]]:
-        """In another process, such as the one that restores a configuration, it opens a connection of its own."""
+        """Pickle without the open connection: another process, such as a guard, opens its own."""
         return GrpcControl, (self._connection, self._service)
 
     def block(self, method: str, *, compression: str | None = None) -> bytes:
-        """The header block of a call."""
+        """Return the header block of a call."""
         endpoint = self._connection.endpoint
         return encode_headers(
             path=f"/{self._service}/{method}",
@@ -59,7 +59,7 @@ class GrpcControl:
         )
 
     def wiring(self, method: str, options: Options, **more: Any) -> Wiring:
-        """How calls of a method travel under load."""
+        """Return the wiring for calls of a method under load."""
         return Wiring(
             endpoint=self._connection.endpoint,
             protocol="grpc",
@@ -70,12 +70,12 @@ class GrpcControl:
         )
 
     def call_again(self, method: str, request: Message, reply: type[Reply]) -> Reply:
-        """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
+        """Make a time-critical call on a kept connection: opening one takes long on a busy machine."""
         rendered = render_call(self.block(method), request.SerializeToString())
         deadline = self._deadline(None)
         try:
             if self._kept is not None and not self._kept[1].http2.can_open:
-                self._release()  # the server takes no more calls on it
+                self._release()  # the server accepts no more calls on it
             if self._kept is None:
                 self._kept = self._connect(deadline), GrpcConnection()
                 weakref.finalize(self, self._kept[0].close)
@@ -83,7 +83,7 @@ class GrpcControl:
         except TimeoutError as error:
             self._release()
             raise self._late(method, error) from error
-        except (OSError, PeerError, DecodeError):  # a server may close a connection that is idle
+        except (OSError, PeerError, DecodeError):  # a server may close an idle connection
             self._release()
             return self.call(method, request, reply)
 
@@ -95,7 +95,7 @@ class GrpcControl:
     def call(
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float | None = None
     ) -> Reply:
-        """The reply, or a PeerError with the server's words."""
+        """Return the reply; raise PeerError with the server's text on failure."""
         if MESSAGES.is_shown:
             MESSAGES.debug("> %s", message_text(request))
         message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
@@ -108,7 +108,7 @@ class GrpcControl:
             raise PeerError(f"the server's answer to {method} is not a {reply.__name__}") from error
 
     def call_bytes(self, method: str, request: bytes, *, timeout_s: float | None = None) -> bytes:
-        """The same with messages that are encoded already."""
+        """Make a call with encoded messages."""
         rendered = render_call(self.block(method), request)
         endpoint = self._connection.endpoint
         MESSAGES.debug("> %s, %d bytes", method, len(request))
@@ -127,7 +127,7 @@ class GrpcControl:
             raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
 
     def _not_grpc(self) -> str:
-        """The remedy for an address where something else answers."""
+        """Return the remedy for an address that does not speak gRPC."""
         is_secure = self._connection.endpoint.tls is not None
         also = (
             "the client certificate if it requires one"
@@ -156,7 +156,7 @@ class GrpcControl:
 
 
 def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
-    """A message in the form that the same answer has over HTTP, in this shape."""
+    """Convert a message to the form of the same answer over HTTP, checked against this shape."""
     found = MessageToDict(message, preserving_proto_field_name=True)
     answer: Mapping[str, Any] = checked(found, shape, f"the server's answer to {method}")
     return answer

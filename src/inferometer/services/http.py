@@ -1,4 +1,4 @@
-"""Any HTTP endpoint: a method, a path, bodies and headers of the user's; every 2xx is good."""
+"""Any HTTP endpoint: method, path, bodies and headers given by the user; every 2xx is a success."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # only visits need these
     from inferometer.services.calls import JsonCalls
 
 OUTPUT = TensorSpec(RESPONSE, "JSON", (1,))
-"""What comes back, as text."""
+"""The reply as text."""
 
 
 class PlainHttp(Service):
@@ -29,7 +29,7 @@ class PlainHttp(Service):
         self._options = options
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
-        """There is no model; what is measured is called after its request."""
+        """Describe the endpoint as a model named after its request."""
         method = self._method(is_bare=not self._options.bodies)
         return ModelSpec(
             name=name or redacted(f"{method} {self._path}"), version=version, inputs=(), outputs=(OUTPUT,)
@@ -41,7 +41,7 @@ class PlainHttp(Service):
         return Traffic(Wiring(self._connection.endpoint), requests)
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
-        """What a step calls is a path here, with a body or without one."""
+        """Return the caller of a path, with or without a body."""
         from inferometer.services.calls import JsonCalls
 
         return JsonCalls(self._connection, self._path, method=self._options.method)
@@ -63,12 +63,12 @@ class PlainHttp(Service):
         method = self._method(is_bare=body is None)
         headers = (("Content-Type", "application/json"),) if body is not None and is_json(body) else ()
         if body is None and method in ("POST", "PUT", "PATCH"):
-            body = b""  # so that its length is said
+            body = b""  # so that Content-Length is sent
         return render_http(self._connection, self._path, body, headers, method=method)
 
 
 def read_body(text: str) -> bytes:
-    """The text itself, or what is in the file behind an `@`."""
+    """Return the text itself, or the content of the file named after an `@`."""
     if not text.startswith("@"):
         return text.encode(errors="surrogateescape")
     check_path(text[1:])
@@ -81,5 +81,5 @@ def read_body(text: str) -> bytes:
 
 
 def is_json(body: bytes) -> bool:
-    """By its first letter."""
+    """Guess from the first character whether a body is JSON."""
     return body.lstrip()[:1] in (b"{", b"[")

@@ -1,4 +1,4 @@
-"""Control calls over HTTP, on the same codec as the load: rare, so each blocks on a connection of its own."""
+"""Control calls over HTTP, with the codec of the load. They are rare, so each blocks on its own connection."""
 
 import json
 import socket
@@ -17,13 +17,13 @@ from inferometer.wire.http1 import Head, ReplyDecoder, encode_request
 if TYPE_CHECKING:
     import ssl
 
-LOAD_TIMEOUT_S = 600.0  # large models take their time
+LOAD_TIMEOUT_S = 600.0  # large models load slowly
 LARGEST_BODY = 256 << 20
 BUFFER = 64 * 1024
 
 
 class BadReply(Exception):
-    """What came is no whole reply; `begins` is its first line where it is no HTTP at all."""
+    """An incomplete or invalid reply; `begins` is its first line if it is not HTTP at all."""
 
     def __init__(self, text: str, begins: str = "") -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class BadReply(Exception):
 
 
 class HttpControl:
-    """GET and POST of JSON documents. A call has `timeout_s` for its whole reply; None is that of the connection."""
+    """GET and POST of JSON documents. `timeout_s` applies to the whole reply; None uses that of the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -45,13 +45,13 @@ class HttpControl:
         return HttpControl, (self._connection,)  # a TLS context cannot be pickled
 
     def get(self, path: str, shape: Shape, *, timeout_s: float | None = None) -> Any:
-        """The answer, in this shape."""
+        """Return the answer, checked against this shape."""
         return self._answer("GET", path, self._call("GET", path, None, timeout_s), shape)
 
     def post(
         self, path: str, document: Any, shape: Shape | None = None, *, timeout_s: float | None = None
     ) -> Any:
-        """The answer in this shape; without one only an error matters."""
+        """Return the answer checked against this shape; without a shape only check for errors."""
         text = self._call("POST", path, json.dumps(document).encode(), timeout_s)
         return None if shape is None else self._answer("POST", path, text, shape)
 
@@ -80,7 +80,7 @@ class HttpControl:
         headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
         timeout_s: float | None = None,
     ) -> tuple[int, bytes]:
-        """Status and body of whatever the server answers; `headers` go with a body."""
+        """Return status and body of the answer; `headers` are sent with a body."""
         path = self._connection.endpoint.prefix + path or "/"
         given = (*self._headers(), *(() if body is None else headers))
         length = None if body is None else len(body)
@@ -95,12 +95,12 @@ class HttpControl:
         return head.status, text
 
     def location(self, path: str, *, timeout_s: float) -> str:
-        """Where a GET is redirected to; nothing where it is not."""
+        """Return the redirect target of a GET; empty if there is none."""
         head, _ = self._send(encode_request("GET", path, self._headers(), None), path, timeout_s)
         return head.get("Location") or ""
 
     def infer(self, request: bytes) -> tuple[str | None, bytes]:
-        """Send a request that is rendered already: length of the reply's JSON header, if it has one, and body."""
+        """Send a rendered request; return the length of the reply's JSON header, if any, and its body."""
         head, body = self._send(request, "", None)
         if head.status != 200:
             raise PeerError(self._reason(body) or f"the server answered with status {head.status}")
@@ -131,7 +131,7 @@ class HttpControl:
 
 
 def late(url: str, error: TimeoutError) -> PeerError:
-    """The sentence about a reply that was not complete by its deadline."""
+    """Return the error for a reply that was not complete by its deadline."""
     said = str(error) if isinstance(error, DeadlineError) else f"in time ({error})"
     return PeerError(
         f"{url} did not send a complete reply {said}",
@@ -140,7 +140,7 @@ def late(url: str, error: TimeoutError) -> PeerError:
 
 
 def _reply(sock: socket.socket, deadline: Deadline) -> tuple[Head, bytes]:
-    """Not more than memory has room for, and not less than was announced."""
+    """Read a complete reply of at most LARGEST_BODY bytes."""
     decoder = ReplyDecoder(keep=True)
     buffer = bytearray(BUFFER)
     while True:
@@ -162,7 +162,7 @@ def _reply(sock: socket.socket, deadline: Deadline) -> tuple[Head, bytes]:
 
 
 def why_unreachable(error: Exception) -> tuple[str, str]:
-    """The reason and the remedy."""
+    """Return the reason and the remedy."""
     if isinstance(error, BadReply) and error.begins:
         if "\x00\x00" in error.begins[:8]:
             return (
@@ -182,7 +182,7 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
 
 
 def reason_of(text: bytes) -> str:
-    """The server's own words, if it gave any."""
+    """Return the server's error text, if any."""
     try:
         document = decode_json(text)
     except ValueError:

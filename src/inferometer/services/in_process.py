@@ -1,7 +1,7 @@
-"""Triton in a process of ours: requests are handed over by address, and no network is in the way.
+"""Triton inside a process of Inferometer: requests are passed by address, without a network.
 
-The process answers control calls over HTTP on loopback, so the controller asks it as it asks any Triton. As a program
-this module is all of the process that is asked before load begins.
+The process answers control calls over HTTP on loopback, so the controller uses it like any Triton. Run as a program,
+this module is the process that answers before the load begins.
 """
 
 import json
@@ -36,7 +36,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class InProcess(Service):
-    """The address is that of the control calls, which are Triton's over HTTP."""
+    """A Triton in this process. The address is that of the control calls, Triton's over HTTP."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self._control = TritonHttp(connection)
@@ -56,7 +56,7 @@ class InProcess(Service):
         return self._control.statistics(model)
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
-        """The raw values in the message that the worker makes of a response."""
+        """Return the raw values in the message that the worker builds from a response."""
         return grpc_outputs(body)
 
     def message_types(self) -> tuple[Any, Any]:
@@ -64,7 +64,7 @@ class InProcess(Service):
         return messages.ModelInferRequest, messages.ModelInferResponse
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
-        """Every request as a message, which the worker takes apart once."""
+        """Render every request as a message, which the worker parses once."""
         if placement is not None:
             raise UsageError(
                 "a Triton in this process reads inputs in place, so shared memory has no effect",
@@ -78,11 +78,11 @@ class InProcess(Service):
         return Traffic(wiring, requests)
 
 
-# --- the process that holds the server
+# --- the server's process
 
 
 def serve_control(server: InProcessServer, port: int) -> ThreadingHTTPServer:
-    """Answer on this port from now on, on threads of their own."""
+    """Start answering on this port, on separate threads."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -138,7 +138,7 @@ def _document(server: InProcessServer, path: str) -> Any:
 
 
 def main() -> None:
-    """Serve until the process is ended; what goes wrong at the start is said on standard error."""
+    """Serve until the process is terminated; report start failures on standard error."""
     try:
         server = InProcessServer(InProcessSettings.from_environment(), lambda *_: None, lambda _: None)
         serve_control(server, int(sys.argv[1]))

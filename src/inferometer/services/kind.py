@@ -1,8 +1,8 @@
-"""The service kinds, and what the rest of the program needs of one: a row of `KINDS` and the service that it opens.
+"""The service kinds: each is a row of `KINDS` and the service that it opens.
 
-A kind says what to send and what a reply means; it never opens a socket for load and never looks at a clock. How its
-bytes travel is left to the links of `load`: the `Wiring` of its traffic names the protocol, and, where more than the
-status of a reply counts, the `ReplyReader` that the worker asks about every reply.
+A kind defines what to send and what a reply means; it never opens a socket for load and never reads a clock. How its
+bytes travel is up to the links of `load`: the `Wiring` of its traffic names the protocol, and, if more than the
+status of a reply matters, the `ReplyReader` that the worker applies to every reply.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from inferometer.base.errors import MissingError
 from inferometer.options.option import Rule, is_grpc, names_data
 from inferometer.options.options import Options
 
-if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
+if TYPE_CHECKING:  # the command line reads the table and must not import what services need
     from inferometer.model.spec import ModelSpec, Tensor
     from inferometer.services.endpoint import Connection
     from inferometer.services.shared_memory import Placement
@@ -23,76 +23,76 @@ if TYPE_CHECKING:  # the command line reads the table and must not wait for what
 Document = Mapping[str, Any]
 
 RESPONSE = "response"
-"""The one output of a service without tensors: whatever comes back."""
+"""The only output of a service without tensors: the reply."""
 
 
 class Service(Protocol):
-    """A server of some kind at one address. Kinds inherit what servers without such a call answer."""
+    """A server of some kind at one address. The defaults apply to servers without the call."""
 
     def server(self) -> Document:
-        """What it says of itself: `name`, `version`, `extensions`; with "statistics" among these it has counters.
+        """Return the server's `name`, `version` and `extensions`; "statistics" among these means that it has counters.
 
-        MissingError where it says nothing.
+        Raise MissingError if the server does not describe itself.
         """
         raise MissingError("such servers do not describe themselves")
 
     def models(self) -> Sequence[str]:
-        """Names of the models it has, as far as it tells."""
+        """Return the names of the server's models, as far as it lists them."""
         return ()
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> "ModelSpec":
-        """The model; its inputs tell which data is read or generated. `called` are models that its code calls."""
+        """Describe the model; its inputs determine the data. `called` are models that its code calls."""
         ...
 
     def traffic(self, model: "ModelSpec", steps: "Steps", placement: "Placement | None" = None) -> "Traffic":
-        """Every request, rendered once, and how it travels; what is placed in shared memory is only pointed at."""
+        """Render every request once and return them with their wiring; data in shared memory is only referenced."""
         ...
 
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
-        """The raw values in a response that was kept, by the names of the model's outputs."""
+        """Return the raw values in a kept response, by output name."""
         return {RESPONSE: body}
 
     def statistics(self, model: "ModelSpec") -> Sequence[Document]:
-        """The server's counters of the model, asked for only where `server` announces them."""
+        """Return the server's counters of the model; called only if `server` announces them."""
         return ()
 
     def message_types(self) -> tuple[Any, Any] | None:
-        """The classes of the protobuf messages that go there and come back; None where none do."""
+        """Return the protobuf classes of requests and replies; None if not applicable."""
         return None
 
 
 @runtime_checkable
 class Answering(Protocol):
-    """A service whose replies hold tensors, which can be compared."""
+    """A service whose replies contain tensors, which can be compared."""
 
     def infer(self, request: bytes) -> "Mapping[str, Tensor]":
-        """The outputs that come back for a rendered request, by name."""
+        """Send a rendered request and return the outputs by name."""
 
 
 @runtime_checkable
 class Visited(Protocol):
-    """A service whose requests can be made while the load runs, as visits need it."""
+    """A service whose requests can be generated while the load runs, as visits require."""
 
     def caller(self, model: "ModelSpec", sample: "Sequence[Tensor]") -> "StepCaller":
-        """Makes the requests of one model; inputs that a call does not give are those of the sample."""
+        """Return the generator of one model's requests; inputs not given in a call come from the sample."""
 
 
 class Kind(NamedTuple):
-    """A row: a service kind and what can be asked of it."""
+    """A service kind and its capabilities."""
 
     classes: Mapping[str, str]  # by protocol: module and class of the service
-    ports: Mapping[str, int]  # by protocol: where such a server listens if no address says otherwise
-    title: str  # in sentences
+    ports: Mapping[str, int]  # by protocol: default ports
+    title: str  # for messages
     needs_model: bool = True
-    is_asked: bool = True  # `describe` asks the server, so that one of another kind shows before the load
-    is_async: bool = False  # callers of such servers do not wait for each other
-    has_statistics: bool = False  # such servers usually count what they do: it is said when one does not
+    is_asked: bool = True  # `describe` contacts the server, which reveals another kind before the load
+    is_async: bool = False  # callers of such servers are asynchronous
+    has_statistics: bool = False  # such servers usually have counters; report if one does not
     has_tokens: bool = False  # answers are text, counted in tokens
-    rules: tuple[Rule, ...] = ()  # checked only when this kind is asked for
-    refused: tuple[str, ...] = ()  # fields of options that have no meaning here
+    rules: tuple[Rule, ...] = ()  # checked only for this kind
+    refused: tuple[str, ...] = ()  # fields of options that do not apply
 
     def open(self, connection: "Connection", options: Options) -> Service:
-        """The service; its module is imported only now, as most runs need one kind."""
+        """Create the service; its module is imported on demand, since most runs need one kind."""
         module, name = self.classes[options.protocol].split(":")
         service: Service = getattr(import_module(f"{__package__}.{module}"), name)(connection, options)
         return service
@@ -118,10 +118,10 @@ _ONLY_TRITON = (
     *("shared_memory", "bls_composing_models", "request_parameters"),
     *("input_format", "output_format", "sequence_length", *_TRACE),
 )
-"""Fields that only servers of the KServe v2 protocol can honour."""
+"""Options that only KServe v2 servers support."""
 
 _NO_TENSORS = (*_ONLY_TRITON, "data.shapes", "data.files")
-"""Fields that only servers of tensors can honour."""
+"""Options that only servers with tensors support."""
 
 KINDS = {
     "triton": Kind(

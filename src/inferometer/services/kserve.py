@@ -1,8 +1,8 @@
-"""The KServe v2 protocol as bytes, for Triton and for plain KServe v2 servers: what the links of `load` write and read.
+"""Encoding of the KServe v2 protocol, for Triton and plain KServe v2 servers, as used by the links of `load`.
 
-A request is rendered once. What differs each time it is sent, its sequence and its id, is written into places of fixed
-length over HTTP, and appended to the message over gRPC, where fields may come in any order. Replies are opened only
-where somebody asks for their outputs.
+A request is rendered once. The parts that differ between sends, its sequence and its ID, are written into places of
+fixed length over HTTP, and appended to the message over gRPC, where fields may be in any order. Replies are parsed only
+if their outputs are needed.
 """
 
 import importlib
@@ -30,28 +30,28 @@ ERROR_MESSAGE, INFER_RESPONSE = 1, 2  # of ModelStreamInferResponse
 FINAL = b"triton_final_response"
 
 
-# --- sequences and ids
+# --- sequences and IDs
 
 Mark = tuple[int, bool, bool]
-"""Sequence id, whether it starts, whether it ends."""
+"""Sequence ID, whether it starts, whether it ends."""
 
 _FORM = '"sequence_id":{:<20},"sequence_start":{:<5},"sequence_end":{:<5}'
 
 PLACE = _FORM.format("", "", "").encode()
-"""What stands in a rendered HTTP request where the mark goes; JSON allows blanks behind a value."""
+"""Placeholder for the mark in a rendered HTTP request; JSON allows blanks after a value."""
 
 ID_PLACE = b'""' + b" " * 20
-"""What stands in a rendered HTTP request where an id goes that is put in each time it is sent."""
+"""Placeholder in a rendered HTTP request for an ID that is filled in at each send."""
 
 
 def http_mark(mark: Mark) -> bytes:
-    """As long as PLACE, so that no length in the request changes."""
+    """Encode the mark with the length of PLACE, so that no length in the request changes."""
     sequence_id, is_start, is_end = mark
     return _FORM.format(sequence_id, *("true" if flag else "false" for flag in (is_start, is_end))).encode()
 
 
 def grpc_mark(mark: Mark) -> bytes:
-    """Parameters to append to a message: fields of a message may come in any order."""
+    """Encode the mark as parameters to append to a message, whose fields may be in any order."""
     sequence_id, is_start, is_end = mark
     return (
         _parameter(b"sequence_id", INT64, sequence_id)
@@ -67,7 +67,7 @@ def _parameter(name: bytes, kind: int, value: int) -> bytes:
 
 
 def raw_input(data: bytes) -> bytes:
-    """The values of an input as they stand at the end of a ModelInferRequest."""
+    """Encode the values of an input for the end of a ModelInferRequest."""
     return _chunk(RAW_INPUTS, data)
 
 
@@ -79,7 +79,7 @@ def _chunk(number: int, data: bytes) -> bytes:
 
 
 class StreamReply(NamedTuple):
-    """`request_id` tells whose it is; a final response without data only says that the request is over."""
+    """A response on a stream. `request_id` identifies its request; a final response without data only ends it."""
 
     request_id: bytes
     error: str
@@ -88,7 +88,7 @@ class StreamReply(NamedTuple):
 
 
 def read_stream_reply(message: bytes | bytearray | memoryview) -> StreamReply:
-    """A response without the final flag ends its request, as servers without decoupled models send it."""
+    """Read a response; one without the final flag ends its request, as sent by servers without decoupled models."""
     error, request_id, has_data, is_final = "", b"", False, True
     for number, value in fields(memoryview(message)):
         if number == ERROR_MESSAGE and isinstance(value, memoryview):
@@ -105,7 +105,7 @@ def read_stream_reply(message: bytes | bytearray | memoryview) -> StreamReply:
 
 
 def infer_response(message: bytes | bytearray | memoryview) -> memoryview:
-    """The ModelInferResponse inside a stream's response; empty when there is none."""
+    """Return the ModelInferResponse inside a stream's response; empty if there is none."""
     found = dict(fields(memoryview(message))).get(INFER_RESPONSE)
     return found if isinstance(found, memoryview) else memoryview(b"")
 
@@ -122,17 +122,17 @@ def _final(entry: memoryview, known: bool) -> bool:
 # --- outputs
 
 _UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What a reply of a strange shape raises when it is read as if it were a good one."""
+"""Exceptions raised when a malformed reply is read as a valid one."""
 
 
 def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str, bytes]:
-    """The bytes of the outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
+    """Return the raw outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
     return {name: tensor.data for name, tensor in http_tensors(body, header_length).items()}
 
 
 def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[str, Tensor]":
-    """The outputs of such a reply."""
-    import json  # here, as numpy is: a worker loads neither until it reads a reply
+    """Return the outputs of a KServe v2 reply over HTTP as tensors."""
+    import json  # imported here, like numpy: workers load neither until they read a reply
 
     from inferometer.model.numbers import encode, flat
     from inferometer.model.spec import Tensor
@@ -143,7 +143,7 @@ def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[st
         rows: Sequence[Any] = document["outputs"]
         outputs = {}
         for row in rows:
-            parameters = row.get("parameters") or {}  # some servers say null
+            parameters = row.get("parameters") or {}  # some servers send null
             size = parameters.get("binary_data_size")
             if "shared_memory_region" in parameters:
                 continue
@@ -160,7 +160,7 @@ def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[st
 
 
 def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
-    """The outputs of a ModelInferResponse; servers that answer with typed contents go through the official messages."""
+    """Return the outputs of a ModelInferResponse; typed contents are read with the official messages."""
     names: list[str] = []
     raw: list[bytes] = []
     try:
@@ -178,7 +178,7 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
 
 
 def grpc_tensors(message: bytes) -> "dict[str, Tensor]":
-    """The outputs of a ModelInferResponse with datatype and shape; slower than `grpc_outputs`."""
+    """Return the outputs of a ModelInferResponse with datatype and shape; slower than `grpc_outputs`."""
     from inferometer.model.spec import Tensor
 
     data = grpc_outputs(message)
@@ -214,7 +214,7 @@ _RAW = ("raw_input_contents", "raw_output_contents")
 
 
 def message_text(message: Any) -> str:
-    """A protobuf message as one line of JSON without secrets; of raw tensors only their sizes."""
+    """Format a protobuf message as one line of JSON without secrets, with only the sizes of raw tensors."""
     from google.protobuf.json_format import MessageToJson
 
     sizes = {name: [len(data) for data in getattr(message, name, ())] for name in _RAW}
@@ -230,7 +230,7 @@ def message_text(message: Any) -> str:
 
 
 def infer_text(message: bytes | bytearray | memoryview, *, is_reply: bool) -> str:
-    """A ModelInferRequest or ModelInferResponse as JSON; the size of anything else."""
+    """Format a ModelInferRequest or ModelInferResponse as JSON, and any other message by its size."""
     from google.protobuf.message import DecodeError
 
     messages = load_messages()

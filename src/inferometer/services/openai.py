@@ -1,4 +1,4 @@
-"""OpenAI-style servers over HTTP, answered whole or event by event. `openai_api` has their endpoints."""
+"""OpenAI-style servers over HTTP, with complete or streamed answers. `openai_api` defines their endpoints."""
 
 import json
 import re
@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # only visits need these
     from inferometer.services.calls import JsonCalls
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
-"""The one input: the JSON body of a request. Data may instead hold `prompt`, `messages`, or `query` and `documents`, of
-which one is made; `max_tokens` beside them is the most tokens of that answer.
+"""The only input: the JSON body of a request. Data may instead contain `prompt`, `messages`, or `query` and
+`documents`, from which the body is built; `max_tokens` next to them limits the tokens of the answer.
 """
 
 
@@ -47,13 +47,13 @@ class OpenAi(Service):
     # --- control calls
 
     def models(self) -> list[str]:
-        """Names of the models it lists."""
+        """Return the names of the models it lists."""
         prefix = "" if self._connection.endpoint.prefix.endswith("/v1") else "/v1"
         rows = self._control.get(f"{prefix}/models", OPENAI_MODELS).get("data", ())
         return [row["id"] for row in rows if "id" in row]
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
-        """Nothing is asked: a payload names its own model."""
+        """Describe the model without contacting the server: a payload names its own model."""
         return ModelSpec(
             name=name, version=version, inputs=(PAYLOAD,), outputs=(TensorSpec(RESPONSE, "JSON", (1,)),)
         )
@@ -84,16 +84,16 @@ class OpenAi(Service):
         return Traffic(wiring, tuple(requests), asked_tokens=tuple(asked))
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
-        """A body names its model; answers come whole."""
+        """Return the caller of the endpoint; a body names its model, and answers are not streamed."""
         from inferometer.services.calls import JsonCalls
 
         return JsonCalls(self._connection, self.path, {"model": model.name})
 
     @property
     def path(self) -> str:
-        """The endpoint appended to the address, which may name it already when none is given.
+        """The endpoint appended to the address, which may already contain it if none is given.
 
-        The script perf_analyzer knows no names of endpoints: there it is always a path.
+        In the script perf_analyzer an endpoint is always a path, never a name.
         """
         prefix, endpoint = self._connection.endpoint.prefix, self._options.endpoint
         named = None if self._options.is_lenient else BY_NAME.get(endpoint)
@@ -106,7 +106,7 @@ class OpenAi(Service):
 
 
 def _check_use(options: Options, api: Api) -> None:
-    """Refuses what has no effect at this endpoint."""
+    """Refuse options that have no effect at this endpoint."""
     if options.streaming and not api.stream:
         raise UsageError(
             f"--streaming requests a stream, but {api.path} does not stream", remedy="leave it out"
@@ -128,7 +128,7 @@ def _check_use(options: Options, api: Api) -> None:
 
 
 class _Bodies:
-    """Makes the bodies of requests to one endpoint."""
+    """Builder of the bodies of requests to one endpoint."""
 
     def __init__(self, model: str, api: Api, options: Options) -> None:
         self._model = model
@@ -137,7 +137,7 @@ class _Bodies:
         self._fields = tuple(map(body_field, options.bodies))
 
     def body(self, number: int, step: Sequence[Tensor]) -> bytes:
-        """A payload as it was given, or one made of a prompt; fields of the user's win over both."""
+        """Return the given payload, or one built from a prompt; --body fields override both."""
         tensors = {tensor.name: tensor.data for tensor in step}
         if PAYLOAD.name in tensors:
             self._require_prompts()
@@ -151,7 +151,7 @@ class _Bodies:
         return encode_json(payload)
 
     def _wishes(self, tensors: Mapping[str, bytes]) -> Fields:
-        """How long the answer may be, and whether it comes as a stream."""
+        """Return the fields for the length of the answer and for streaming."""
         found: Fields = {}
         limit = int(tensors["max_tokens"]) if "max_tokens" in tensors else self._options.output_tokens
         if self._api.limit and limit is not None:
@@ -189,7 +189,7 @@ class _Bodies:
     # --- images and sounds
 
     def _parts_of(self, prompt: str) -> list[Part]:
-        """Prompts that we make name no files."""
+        """Return the files named in a prompt; generated prompts name none."""
         found = [] if self._options.data.prompts is None else parts_of(prompt)
         return found or ([text_part(prompt)] if self._has_made else [])
 
@@ -198,7 +198,7 @@ class _Bodies:
         return bool(self._options.images) or self._options.audio_s is not None
 
     def _made(self, number: int) -> list[Part]:
-        """Other ones for every request."""
+        """Generate images and sounds, different for every request."""
         seed = self._options.data.seed << 32 | number
         images = [
             image_part(made_image(width, height, seed << 8 | place), "image/png")
@@ -221,8 +221,8 @@ _HAS_LIMIT = re.compile(rb'"max_(?:completion_|output_)?tokens"')
 
 
 def asked_tokens(body: bytes) -> int:
-    """The most tokens that a request asks for, over all its answers; 0 where it names no number."""
-    if _HAS_LIMIT.search(body) is None:  # long prompts are not read for nothing
+    """Return the maximum number of tokens that a request asks for, over all its choices; 0 if not given."""
+    if _HAS_LIMIT.search(body) is None:  # avoid parsing long prompts
         return 0
     try:
         payload = json.loads(body)
@@ -238,9 +238,9 @@ def asked_tokens(body: bytes) -> int:
 
 
 class Chats:
-    """Chat sessions: each turn carries all that was said before it in its session, answers included.
+    """Chat sessions: each turn carries the whole conversation of its session so far, including answers.
 
-    Every worker has its own, and a slot has one session at a time.
+    Every worker has its own sessions, and a slot has one at a time.
     """
 
     def __init__(self, connection: Connection, path: str) -> None:
@@ -249,7 +249,7 @@ class Chats:
         self._said: dict[int, list[Any]] = {}
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
-        """The turn with what was said before it; its own messages are remembered."""
+        """Return the turn with the conversation before it, and remember its own messages."""
         body = bytes(rendered).partition(b"\r\n\r\n")[2]
         payload: dict[str, Any] = json.loads(body)
         said = self._said[slot] = [] if is_start else self._said.get(slot, [])

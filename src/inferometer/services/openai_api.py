@@ -1,6 +1,6 @@
-"""The endpoints of OpenAI-style servers: where each is, and how it wants to be asked.
+"""Endpoints of OpenAI-style servers: their paths and the fields of their requests.
 
-A row of `APIS` is an endpoint. Its functions make the fields of a body out of a prompt, or out of the messages of a
+A row of `APIS` is an endpoint. Its functions build the fields of a body from a prompt, or from the messages of a
 chat.
 """
 
@@ -14,20 +14,20 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import decode_json
 
 Fields = dict[str, Any]
-DOCUMENTS = 10  # that a made prompt is cut into for rerank
+DOCUMENTS = 10  # into which a generated prompt is split for rerank
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
     """An endpoint."""
 
-    name: str  # what --endpoint may say instead of the path
+    name: str  # for --endpoint, instead of the path
     path: str
-    ask: Callable[[str], Fields]  # of a prompt
-    chat: Callable[[Sequence[Any]], Fields] | None = None  # of messages, where it takes any
-    endings: tuple[str, ...] = ()  # of paths that lead to such an endpoint
-    limit: str = ""  # the field for the most tokens of an answer; empty where answers have none
-    stream: Fields = field(default_factory=dict)  # what asks for a stream; empty where there is none
+    ask: Callable[[str], Fields]  # fields from a prompt
+    chat: Callable[[Sequence[Any]], Fields] | None = None  # fields from messages, if supported
+    endings: tuple[str, ...] = ()  # endings of paths of such an endpoint
+    limit: str = ""  # field for the maximum tokens of an answer; empty if answers have none
+    stream: Fields = field(default_factory=dict)  # fields that request a stream; empty if not supported
     has_sessions: bool = False
 
 
@@ -40,7 +40,7 @@ def _responses(messages: Sequence[Any]) -> Fields:
 
 
 def _as_input(message: Any) -> Any:
-    """A message in the form of the responses API, which names the parts differently."""
+    """Convert a message to the form of the responses API, which names the parts differently."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return message
     is_answer = message.get("role") == "assistant"
@@ -60,7 +60,7 @@ def _input_part(part: Any, *, is_answer: bool) -> Any:
 
 
 def _rerank(prompt: str) -> Fields:
-    """The first tenth of the words is the query, the rest is cut into documents of about the same length."""
+    """Use the first tenth of the words as the query, and split the rest into documents of about equal length."""
     words = prompt.split()
     first = max(1, len(words) // 10)
     rest = words[first:] or words
@@ -96,7 +96,7 @@ APIS = (
         name="embeddings",
         path="v1/embeddings",
         ask=lambda prompt: {"input": prompt},
-        chat=_chat,  # as vLLM takes images to embed
+        chat=_chat,  # vLLM's form for embedding images
         endings=("/embeddings",),
     ),
     Api(
@@ -106,7 +106,7 @@ APIS = (
         chat=_responses,
         endings=("/responses",),
         limit="max_output_tokens",
-        stream={"stream": True},  # usage comes without being asked for
+        stream={"stream": True},  # usage is always sent
     ),
     RERANK,
 )
@@ -114,25 +114,26 @@ BY_NAME: Mapping[str, Api] = {api.name: api for api in APIS}
 
 
 def maybe_api(path: str) -> Api | None:
-    """The endpoint that a path leads to, by how it ends."""
+    """Return the endpoint of a path, by its ending."""
     return next((api for api in APIS if path.endswith(api.endings)), None)
 
 
 def api_at(path: str) -> Api:
-    """As `maybe_api`; a path of the server's own is taken for chats if it says so, else for completions."""
+    """Return the endpoint of a path; an unknown path is treated as chat if it contains that word, else as
+    completions."""
     return maybe_api(path) or (CHAT if "chat" in path else COMPLETIONS)
 
 
-# --- fields of the user's
+# --- fields given by the user
 
 _FIELD = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*=")
 
 
 @dataclass(frozen=True, slots=True)
 class BodyField:
-    """`--body key=value`: a field of every body, in place of one that is there already."""
+    """`--body key=value`: a field of every body, which replaces an existing one."""
 
-    keys: tuple[str, ...]  # from the outside in
+    keys: tuple[str, ...]  # from outer to inner
     value: Any
 
     def put(self, body: Fields) -> None:
@@ -150,12 +151,12 @@ class BodyField:
 
 
 def is_body_field(word: str) -> bool:
-    """Whether it is written like a field, so that it cannot be meant as a whole body."""
+    """Return whether the word has the form of a field, and so is not a whole body."""
     return _FIELD.match(word) is not None
 
 
 def body_field(word: str) -> BodyField:
-    """Of `key=value` or `outer.inner=value`; a value that is no JSON is a string."""
+    """Parse `key=value` or `outer.inner=value`; a value that is not JSON is a string."""
     if not is_body_field(word):
         raise UsageError(
             f"--body {word} is not a valid body field",

@@ -1,10 +1,10 @@
-"""Images and sounds in the messages of a chat: files that a prompt names, and made ones of a size.
+"""Images and sounds in chat messages: files named in a prompt, and generated ones of a given size.
 
 A word such as `@photo.jpg` in a prompt is the file of that name, relative to the folder in which the command runs;
-`@"my photo.jpg"` may hold blanks. Only words that end like an image or a sound are taken so: `@home` is text.
+`@"my photo.jpg"` may contain blanks. Only words with the suffix of an image or a sound are files: `@home` is text.
 
-What is made differs from request to request, so that no cache of a server knows it, and is the same for the same seed.
-Images are PNG files of coloured squares: a server decodes them to the pixels that were asked for, but they have fewer
+Generated media differ from request to request, to avoid cache hits in the server, and are the same for the same seed.
+Images are PNG files of coloured squares: a server decodes them to the requested number of pixels, but they have fewer
 bytes than a photo of that size. Sounds are WAV files of noise, 16 bits at 16 kHz, one channel.
 """
 
@@ -30,8 +30,8 @@ IMAGES = {
     "bmp": "image/bmp",
 }
 SOUNDS = ("wav", "mp3", "flac", "ogg", "m4a")
-RATE_HZ = 16_000  # what models of speech listen to
-MEDIUM = 256 * MIB  # bytes of a file that goes into a request
+RATE_HZ = 16_000  # sampling rate of speech models
+MEDIUM = 256 * MIB  # maximum bytes of a file in a request
 SQUARE = 8  # pixels on a side
 _SUFFIXES = "|".join((*IMAGES, *SOUNDS))
 _FILE = re.compile(
@@ -41,7 +41,7 @@ _FILE = re.compile(
 
 
 def parts_of(prompt: str) -> list[Part]:
-    """The text and the files of a prompt, in their order; nothing where it names no file."""
+    """Return the text and the files of a prompt, in order; empty if it names no file."""
     parts: list[Part] = []
     end = 0
     for found in _FILE.finditer(prompt):
@@ -79,17 +79,17 @@ def sound_part(data: bytes, form: str) -> Part:
     return {"type": "input_audio", "input_audio": {"data": b64encode(data).decode(), "format": form}}
 
 
-# --- made ones
+# --- generated media
 
 
 def made_image(width: int, height: int, seed: int) -> bytes:
-    """A PNG file (ISO/IEC 15948), RGB with 8 bits each."""
+    """Generate a PNG file (ISO/IEC 15948), RGB with 8 bits per channel."""
     import numpy as np
 
     across, down = -(-width // SQUARE), -(-height // SQUARE)
     squares = np.random.default_rng(seed).integers(0, 256, (down, across, 3), dtype=np.uint8)
     pixels = squares.repeat(SQUARE, axis=0).repeat(SQUARE, axis=1)[:height, :width]
-    rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)  # before each row its filter: none
+    rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)  # each row starts with its filter type, none
     rows[:, 1:] = pixels.reshape(height, 3 * width)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
@@ -101,7 +101,7 @@ def _chunk(name: bytes, body: bytes) -> bytes:
 
 
 def made_sound(seconds: float, seed: int) -> bytes:
-    """A WAV file."""
+    """Generate a WAV file."""
     import numpy as np
 
     count = max(1, round(seconds * RATE_HZ))

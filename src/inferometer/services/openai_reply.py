@@ -1,15 +1,15 @@
-"""What replies of OpenAI-style servers mean: whole JSON documents, or streams of server-sent events.
+"""Interpretation of replies of OpenAI-style servers: JSON documents, or streams of server-sent events.
 
-A response is an event that carries some of the answer. The first event of a chat often only names the role, the last
-ones give the reason for the end and the usage; none of these is a response. Tokens are what the server says under
-`usage`; where it says so several times, the last counts. Servers end a stream with `[DONE]` or with an event that says
-why, but not all do: a body that is whole by its own framing is whole, unless it ends within an event.
+A response is an event that carries a part of the answer. The first event of a chat often only names the role, the last
+ones give the finish reason and the usage; none of these is a response. Tokens are those that the server reports under
+`usage`; if there are several reports, the last counts. Servers end a stream with `[DONE]` or with an event that states
+the reason, but not all do: a body that is complete by its framing is complete, unless it ends within an event.
 
 A request for several choices (`n`) has their events in one stream, in any order. Gaps are between the tokens of one
-choice, so the times are handed on choice by choice; see `by_choice`.
+choice, so the times are grouped by choice; see `by_choice`.
 
-Latency runs to the last response, as for every other stream (docs/measurement.md): who reads the answer waits for
-nothing after it. Only where no event carries anything it runs to the last one before `[DONE]`.
+Latency ends with the last response, as for every other stream (docs/measurement.md): the reader of the answer waits for
+nothing after it. Only if no event carries content does it end with the last one before `[DONE]`.
 """
 
 import json
@@ -28,29 +28,29 @@ from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder, event_end
 
 DONE = b"[DONE]"
-BODY_LIMIT = 64 * 1024 * 1024  # bytes of a whole reply, or of the events of a stream that are kept
-EVENT_COST = 128  # bytes of memory that keeping an event takes beside its own
-MOST_RESPONSES = 1 << 20  # of one stream: many times more than any answer has
+BODY_LIMIT = 64 * 1024 * 1024  # bytes of a whole reply, or of the kept events of a stream
+EVENT_COST = 128  # bytes of memory per kept event in addition to its content
+MOST_RESPONSES = 1 << 20  # of one stream: many times more than in any real answer
 _MOST_TOKENS = 2**31
-_REASONING, _ANSWER = 1, 2  # what an event carries
+_REASONING, _ANSWER = 1, 2  # content of an event
 _PLACES = {
     **dict.fromkeys(("content", "tool_calls", "function_call", "refusal", "audio"), _ANSWER),
     **dict.fromkeys(("reasoning_content", "reasoning"), _REASONING),
 }
-"""Where a chat's answer and the reasoning before it may be, in a delta or a message."""
+"""Fields of a delta or message for a chat's answer and the reasoning before it."""
 _FAILED_ENDS = ("error", "abort", "aborted", "cancelled", "canceled")
-"""Reasons for an end that say that the server gave the answer up."""
+"""Finish reasons of an answer that the server aborted."""
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 """The last event of a stream of the responses API."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAiReader:
-    """Reads every reply, for its tokens and its errors."""
+    """Reader of every reply, for its tokens and errors."""
 
     keeps_message: bool = False  # for the next turn of its session
     keeps_texts: bool = False  # for an export
-    key: str = field(default="", repr=False)  # that a server may repeat in what it says, and nobody may see
+    key: str = field(default="", repr=False)  # secret that a server may repeat in its texts
 
     def start(self, head: Head) -> ReplyBody:
         if (head.get("content-type") or "").lower().startswith("text/event-stream"):
@@ -74,13 +74,13 @@ class OpenAiReader:
         )
 
     def refusal(self, status: int, text: str) -> str:
-        """In the classic tool's words, then the server's."""
+        """Return the classic tool's message followed by the server's text."""
         said = without_key(text, self.key)
         return f"OpenAI response returns HTTP code {status}{f': {said}' if said else ''}"
 
 
 class _Events:
-    """A reply as a stream of events."""
+    """A reply in the form of a stream of events."""
 
     __slots__ = (
         "_alike",
@@ -105,22 +105,20 @@ class _Events:
         self._alike = AlikeEvents()
         self._decoder = SseDecoder()
         self._key = reader.key
-        self._is_framed = is_framed  # the body says itself where it ends
-        self._is_ended = False  # by [DONE], or by a reason for the end
-        self._last_ns = 0  # of the last event before [DONE]; only counts where no event is a response
-        self._piece_ns = 0  # of the last piece of the body
+        self._is_framed = is_framed  # the body's framing gives its end
+        self._is_ended = False  # by [DONE] or by a finish reason
+        self._last_ns = 0  # time of the last event before [DONE]; used only if no event is a response
+        self._piece_ns = 0  # time of the last piece of the body
         self._times: list[int] = []
-        self._answer_at = (
-            -1
-        )  # which of them is the first of the answer, rather than of the reasoning before it
-        self._choice = 0  # that the last response belongs to
-        self._turns: list[tuple[int, int]] = []  # from which of the times on another choice has its turn
+        self._answer_at = -1  # index of the first time that belongs to the answer, not to the reasoning
+        self._choice = 0  # of the last response
+        self._turns: list[tuple[int, int]] = []  # indexes of the times where another choice begins
         self._usage = Usage()
         self._error: Reply | None = None
-        self._kept = 0  # bytes of the events that are kept
+        self._kept = 0  # bytes of kept events
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
-        if reader.keeps_message or reader.keeps_texts:  # then what an event says counts
+        if reader.keeps_message or reader.keeps_texts:  # the content of events matters
             self._alike.forget()
 
     @property
@@ -128,7 +126,7 @@ class _Events:
         return self._times
 
     def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
-        # The most frequent call of all in a test of streams, so the comparison is made here and not in AlikeEvents.
+        # The most frequent call in a test of streams, so the comparison is inlined here instead of in AlikeEvents.
         alike, times = self._alike, self._times
         head, tail = alike.head, alike.tail
         stop = end - len(tail)
@@ -157,7 +155,7 @@ class _Events:
                     self._times += [now_ns] * count
                     self._check_count()
                     continue
-            # One event at a time, as long as there is something to learn from it for those behind it.
+            # One event at a time, as long as it may serve as an example for those that follow.
             cut = end if alike.is_given_up else event_end(data, at)
             for event in decoder.receive(data[at:cut]):
                 self._event(event, now_ns)
@@ -199,7 +197,7 @@ class _Events:
             self._take_choices(document, event, now_ns)
 
     def _take_choices(self, document: Mapping[str, Any], event: Event, now_ns: int) -> None:
-        """Of a chat or a completion."""
+        """Handle the choices of a chat or a completion."""
         if document.get("usage"):
             self._usage = usage(document).over(self._usage)
         before = len(self._times)
@@ -208,20 +206,19 @@ class _Events:
                 self._respond(carried, choice.get("index"), now_ns)
             if choice.get("finish_reason"):
                 self._is_ended = True
-            if self._said is not None and not choice.get(
-                "index"
-            ):  # a conversation goes on with the first choice
+            # A conversation continues with the first choice.
+            if self._said is not None and not choice.get("index"):
                 self._said.append(_content(choice))
         carrying = len(self._times) - before
         if carrying == 1:
             self._alike.learn(event, document, before + 1)
-        elif carrying:  # alike events are of one choice
+        elif carrying:  # alike events belong to one choice
             self._alike.forget()
         if self._is_ended and (failed := maybe_failed_end(document)):
             self._error = Reply(outcome.REFUSED, failed, len(self._times))
 
     def _respond(self, carried: int, choice: Any, now_ns: int) -> None:
-        """Note a response; events like it are told by their bytes, and belong to the same choice."""
+        """Record a response; alike events are recognised by their bytes and belong to the same choice."""
         if choice != self._choice and isinstance(choice, int):
             self._choice = choice
             self._turns.append((len(self._times), choice))
@@ -230,7 +227,7 @@ class _Events:
         self._times.append(now_ns)
 
     def _take_response(self, kind: str, document: Mapping[str, Any], now_ns: int) -> None:
-        """Of the responses API: whatever it says, it says in events of type `response.(what).delta`."""
+        """Handle an event of the responses API, whose content is in events of type `response.(what).delta`."""
         if kind.endswith(".delta") and document.get("delta"):
             is_reasoning = kind.startswith("response.reasoning")
             self._respond(_REASONING if is_reasoning else _ANSWER, None, now_ns)
@@ -253,7 +250,7 @@ class _Events:
                 return Reply(
                     status, f"the stream ended in the middle of an event, after {count} responses", count
                 )
-            self._event(rest, self._piece_ns)  # only the empty line behind it is missing
+            self._event(rest, self._piece_ns)  # only its final empty line is missing
             count = len(self._times)
         if self._error is not None:
             return self._error._replace(text=without_key(self._error.text, self._key))
@@ -296,10 +293,10 @@ class ChoiceOrder(NamedTuple):
 
 
 def by_choice(times: Sequence[int], turns: Sequence[tuple[int, int]], answer_at: int) -> ChoiceOrder:
-    """Put the times of each choice together, the choice that began last first.
+    """Group the times by choice, starting with the choice that began last.
 
-    The time then drops from each choice to the next one, and nowhere else: that is how gaps within a choice are told
-    from those between two. `turns` say from which place on another choice has its turn; the first choice is 0.
+    The time then drops from each choice to the next one, and nowhere else, which distinguishes gaps within a choice
+    from those between choices. `turns` are the indexes where another choice begins; the first choice is 0.
     """
     places: dict[int, list[int]] = {}
     for (begin, choice), (end, _) in pairwise([(0, 0), *turns, (len(times), 0)]):
@@ -309,7 +306,7 @@ def by_choice(times: Sequence[int], turns: Sequence[tuple[int, int]], answer_at:
     found: list[int] = []
     for part in parts:
         if found and found[-1] <= times[part[0]]:
-            found[-1] += 1  # both came in one read, so there is no drop
+            found[-1] += 1  # both arrived in one read, so there is no drop
         found += [times[place] for place in part]
     has_moved = 0 < answer_at < len(times)
     return ChoiceOrder(tuple(found), times[0], order.index(answer_at) if has_moved else answer_at)
@@ -321,7 +318,7 @@ def _choices(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _carried(choice: Mapping[str, Any]) -> int:
-    """Return whether it carries some of the answer, or of the reasoning before it; 0 where it carries neither."""
+    """Return whether the choice carries a part of the answer or of the reasoning; 0 if neither."""
     if choice.get("text"):
         return _ANSWER
     delta = choice.get("delta")
@@ -342,7 +339,7 @@ def _content(choice: Mapping[str, Any]) -> str:
 
 
 def _is_blank(document: Mapping[str, Any]) -> bool:
-    """Whether a whole answer has choices and nothing in any of them."""
+    """Return whether a complete answer has choices, all of them empty."""
     choices = _choices(document)
     messages = (choice.get("message") for choice in choices)
     has_message = any(isinstance(found, dict) and any(map(found.get, _PLACES)) for found in messages)
@@ -350,7 +347,7 @@ def _is_blank(document: Mapping[str, Any]) -> bool:
 
 
 def _message(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What a whole answer says, as the next turn repeats it."""
+    """Return the message of a complete answer, as the next turn repeats it."""
     try:
         message = document["choices"][0]["message"]
     except (KeyError, IndexError, TypeError):
@@ -362,7 +359,7 @@ def _message(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 class Usage(NamedTuple):
-    """Tokens as the server counts them, named as in a `Reply`; 0 where it does not say."""
+    """Tokens as counted by the server, named as in a `Reply`; 0 if not reported."""
 
     tokens: int = 0
     prompt_tokens: int = 0
@@ -370,12 +367,12 @@ class Usage(NamedTuple):
     cached_tokens: int = 0
 
     def over(self, earlier: "Usage") -> "Usage":
-        """What was said last; what it leaves out stays as it was."""
+        """Merge with an earlier report: the latest values win, missing ones are kept."""
         return Usage(*(new or old for new, old in zip(self, earlier, strict=True)))
 
 
 def usage(document: Mapping[str, Any]) -> Usage:
-    """The responses API calls input and output what the others call prompt and completion."""
+    """Read the usage; the responses API says input and output instead of prompt and completion."""
     found = document.get("usage")
     if not isinstance(found, dict):
         return Usage()
@@ -383,7 +380,7 @@ def usage(document: Mapping[str, Any]) -> Usage:
         next((name for name in names if name in found), names[0])
         for names in (("completion_tokens", "output_tokens"), ("prompt_tokens", "input_tokens"))
     )
-    is_prompt_alone = answer not in found and prompt not in found  # as some say of rerank
+    is_prompt_alone = answer not in found and prompt not in found  # as some servers report for rerank
     return Usage(
         _tokens(found, answer),
         _tokens(found, "total_tokens" if is_prompt_alone else prompt),
@@ -401,7 +398,7 @@ def _tokens(counts: Any, name: str) -> int:
 
 
 def maybe_error(document: Mapping[str, Any]) -> str:
-    """The words of an error inside a document; empty when there is none."""
+    """Return the text of an error inside a document; empty if there is none."""
     error = document.get("error")
     if not error:
         return ""
@@ -410,10 +407,10 @@ def maybe_error(document: Mapping[str, Any]) -> str:
 
 
 def maybe_failed_end(document: Mapping[str, Any]) -> str:
-    """Say so where the server gave up the answer of a choice; empty where it did not."""
+    """Return the error if the server aborted the answer of a choice; empty if it did not."""
     for choice in _choices(document):
         reason = choice.get("finish_reason")
-        if isinstance(reason, dict):  # as SGLang has it
+        if isinstance(reason, dict):  # SGLang's form
             reason = reason.get("type")
         if isinstance(reason, str) and reason.lower() in _FAILED_ENDS:
             return f"the server ended the answer with finish_reason '{reason}'"
@@ -421,6 +418,6 @@ def maybe_failed_end(document: Mapping[str, Any]) -> str:
 
 
 def _words(document: Mapping[str, Any]) -> str:
-    """Of an event that is an error as a whole."""
+    """Return the text of an event that is an error as a whole."""
     message = document.get("message")
     return encodable(message if isinstance(message, str) and message else str(document))

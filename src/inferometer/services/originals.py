@@ -1,10 +1,10 @@
-"""Models of a server as they were before we changed them, and the way back, also for a run that is killed.
+"""Original models of a server, and their restoration after changes, even if the run is killed.
 
-    note in a file -> change -> ... -> put back -> remove the file
+    record in a file -> change -> ... -> restore -> remove the file
 
-What was there is in the file before the first change. When the run is killed its guard (undo.py) puts it back; where
-the guard was ended too, the next run at this server does. A lock on the file, which the guard shares, says that one of
-them is at work.
+The file holds the original state before the first change. If the run is killed, its guard (undo.py) restores it; if the
+guard was killed too, the next run at this server does. A lock on the file, which the guard shares, shows that one of
+them is active.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ from inferometer.services.discovery import ModelControl, ready_models
 from inferometer.services.kind import Document
 from inferometer.services.undo import Guard, Undo
 
-GUARD_S = 600.0  # how long the guard tries: a load may take this long
+GUARD_S = 600.0  # time for the guard's attempts: loading may take this long
 LOCK_S = GUARD_S + 60.0
-UNLOADED_S = 10.0  # how long an unloaded model may still answer
+UNLOADED_S = 10.0  # time for which an unloaded model may still answer
 _PAUSE_S = 0.1
 
 Say = Callable[[str], None]
 
 
 class Originals:
-    """While this is open models may be changed; when it is left they are as they were, unless `keep` is set.
+    """Context in which models may be changed; on exit they are restored unless `keep` is set.
 
-    `open` first puts back what a run that was killed has left.
+    `open` first restores what a killed run has left behind.
     """
 
     def __init__(self, control: ModelControl, server: str, say: Say) -> None:
@@ -48,10 +48,10 @@ class Originals:
         self._path = kept_in(server)
         self._file: int | None = None
         self._guard = Guard()
-        self._kept: dict[str, Document | None] = {}  # None: it was not loaded
+        self._kept: dict[str, Document | None] = {}  # None: not loaded
         self._loaded: frozenset[str] = frozenset()
         self.keep = False
-        self.has_put_back = False  # something that a run which was killed had left
+        self.has_put_back = False  # restored something after a killed run
 
     def __enter__(self) -> Self:
         return self.open()
@@ -79,7 +79,7 @@ class Originals:
         return self
 
     def note(self, names: Iterable[str]) -> None:
-        """To be called before the first change of each model."""
+        """Record the models' original state; call this before their first change."""
         fresh = [name for name in names if name not in self._kept]
         if not fresh:
             return
@@ -96,7 +96,7 @@ class Originals:
             self._kept[name] = config
 
     def close(self) -> None:
-        """May be called twice. What cannot be put back is left to the guard and to the next run."""
+        """Restore the models. May be called twice. Failures are left to the guard and to the next run."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -119,7 +119,7 @@ class Originals:
             os.close(file)
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        """A line that is cut off was written by a run that had not changed anything yet."""
+        """Append a row to the file. An incomplete row comes from a run that had not changed anything yet."""
         assert self._file is not None
         with writing(self._path):
             os.write(self._file, json.dumps(row).encode() + b"\n")
@@ -127,7 +127,7 @@ class Originals:
 
 
 def put_back_kept(control: ModelControl, path: str) -> None:
-    """What the file of a run that was killed says; then the file is removed."""
+    """Restore the models recorded in the file of a killed run, then remove the file."""
     left = _read(Path(path))
     _put_back(control, left["models"], left["loaded"], is_forced=True)
     Path(path).unlink(missing_ok=True)
@@ -137,7 +137,7 @@ def put_back_kept(control: ModelControl, path: str) -> None:
 
 
 def kept_in(server: str) -> Path:
-    """The file of a server, where this user's programs keep what outlives them."""
+    """Return the file of a server in the user's state folder."""
     state = os.environ.get("XDG_STATE_HOME")
     folder = Path(state) if state else Path("~/.local/state").expanduser()
     name = f"{re.sub(r'[^a-zA-Z0-9.-]+', '_', server)}.jsonl"
@@ -154,13 +154,13 @@ def kept_in(server: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """`process`, `loaded` and `models`, as far as they were written."""
+    """Return `process`, `loaded` and `models`, as far as recorded."""
     found: dict[str, Any] = {"loaded": (), "models": {}}
     with contextlib.suppress(OSError):
         for line in path.read_bytes().splitlines():
             try:
                 row = json.loads(line)
-            except ValueError:  # cut off
+            except ValueError:  # incomplete
                 break
             if "model" in row:
                 found["models"][row["model"]] = row["config"]
@@ -170,7 +170,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _locked(path: Path, server: str, say: Say) -> int:
-    """The open file, once nobody else holds it; a guard that is at work is waited for, another run is not."""
+    """Return the open file once it is locked; wait for an active guard, but not for another run."""
     is_told = False
     deadline = Deadline.after(LOCK_S)
     while True:
@@ -197,7 +197,7 @@ def _locked(path: Path, server: str, say: Say) -> int:
                     remedy="wait, or reload them by hand",
                 ) from late
             continue
-        if os.fstat(file).st_nlink:  # else it was removed by whoever held it
+        if os.fstat(file).st_nlink:  # otherwise its previous holder removed it
             return file
         os.close(file)
 
@@ -210,7 +210,7 @@ def _is_alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-# --- the way back
+# --- restoration
 
 
 def _put_back(
@@ -220,13 +220,13 @@ def _put_back(
     *,
     is_forced: bool,
 ) -> None:
-    """All are tried; the first failure is told. `is_forced` where a load of the run before may still be under way: the
-    server does one after the other, so ours is the last."""
+    """Try to restore all models, then raise the first failure. `is_forced`: a load of the previous run may be in
+    progress; the server processes loads in order, so this one is the last."""
     failures = []
     for name in (name for name, config in models.items() if config is None):
         try:
             if is_forced:
-                with contextlib.suppress(PeerError):  # then it is not loaded
+                with contextlib.suppress(PeerError):  # if this fails, it is not loaded
                     control.load_model(name)
             _unload_back(control, name, {*loaded, *models})
         except PeerError as error:
@@ -245,13 +245,13 @@ def _put_back(
 
 
 def _load_back(control: ModelControl, name: str, original: Document, *, is_forced: bool) -> None:
-    """By its configuration as the server gave it. Triton keeps a configuration that it was given when the model is
-    loaded without one, and reads the repository again when the files have changed."""
+    """Load with the configuration that the server reported. Triton keeps an overriding configuration when the model is
+    loaded without one, and rereads the repository only when its files have changed."""
     if not is_forced and name in ready_models(control) and control.config(name) == original:
         return
     try:
         control.load_model(name, original)
-    except PeerError:  # of some servers' own words: from the repository, then
+    except PeerError:  # some servers reject their own configuration: load from the repository
         control.unload_model(name)
         control.load_model(name)
     if control.config(name) != original:
@@ -259,7 +259,7 @@ def _load_back(control: ModelControl, name: str, original: Document, *, is_force
 
 
 def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> None:
-    """With the members that an ensemble has brought in, except those that have an original of their own."""
+    """Unload the model and the members that an ensemble loaded, except those with their own original."""
     called: tuple[str, ...] = ()
     if name in ready_models(control):
         steps = control.config(name).get("ensemble_scheduling", {}).get("step", ())
@@ -272,7 +272,7 @@ def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> Non
 
 
 def _await_unloaded(control: ModelControl, name: str) -> None:
-    """Triton answers before the model is gone: the next run would take it for one that was loaded before."""
+    """Wait until the model is gone: Triton answers earlier, and the next run would consider it loaded before."""
     limit = Deadline.after(UNLOADED_S)
     while name in ready_models(control) and not limit.has_passed():
         time.sleep(_PAUSE_S)

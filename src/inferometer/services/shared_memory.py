@@ -1,13 +1,13 @@
-"""Tensors in memory that the server maps too, so that requests only say where they lie.
+"""Tensors in memory shared with the server, so that requests only refer to them.
 
-One region holds everything: the inputs of every request, written once, and behind them a place for each output,
-which all requests share (nobody reads it). Its name is new in every run, and only this region is ever touched:
+One region holds everything: the inputs of every request, written once, followed by a place for each output,
+which all requests share (it is never read). Its name is new in every run, and no other region is touched:
 
     create -> write -> register at the server -> unlink the file -> load -> unregister
 
-Once the server has mapped the region it needs no name in the file system any more, so nothing can stay behind there.
-What is left is the registration; should the run be killed, its guard ends that. Triton (2.50 and later) keeps a region
-as long as a request uses it, and requests that were cut off go on at the server: hence the guard's long time-out.
+Once the server has mapped the region, its file is no longer needed and removed, so no file is left behind.
+The registration remains; if the run is killed, its guard removes it. Triton (2.50 and later) keeps a region
+as long as a request uses it, and cancelled requests continue at the server: hence the guard's long time-out.
 """
 
 import ctypes
@@ -38,18 +38,18 @@ DEVICE = 0
 GUARD_TIMEOUT_S = 600.0
 
 
-# --- what lies where
+# --- layout
 
 
 class RegionPart(NamedTuple):
-    """Where in a region a tensor lies."""
+    """Position of a tensor in a region."""
 
     region: str
     offset: int
     size: int
 
     def parameters(self) -> dict[str, str | int]:
-        """What a request says instead of carrying the tensor."""
+        """Return the parameters that replace the tensor's data in a request."""
         place: dict[str, str | int] = {
             "shared_memory_region": self.region,
             "shared_memory_byte_size": self.size,
@@ -58,7 +58,8 @@ class RegionPart(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """`inputs[n]` are the parts of request n, in the order of its tensors; an output without a part is sent back."""
+    """Positions of all tensors. `inputs[n]` are the parts of request n, in the order of its tensors; an output without
+    a part is in the reply."""
 
     region: str
     size: int
@@ -67,31 +68,31 @@ class Placement(NamedTuple):
 
 
 Placed = tuple[Tensor, RegionPart | None]
-"""A tensor and where it lies; None travels with the request."""
+"""A tensor and its position; None if it is sent in the request."""
 
 
 def placed(steps: Steps, placement: Placement | None) -> Iterator[list[Placed]]:
-    """The tensors of each request."""
+    """Yield the tensors of each request with their positions."""
     for number, step in enumerate(steps):
         parts = repeat(None) if placement is None else placement.inputs[number]
         yield list(zip(step, parts, strict=False))
 
 
 def maybe_part(placement: Placement | None, output: str) -> RegionPart | None:
-    """Where an output goes; None is sent back."""
+    """Return the position of an output; None if it is in the reply."""
     return None if placement is None else placement.outputs.get(output)
 
 
 class OutputPlaces(NamedTuple):
-    """What outputs need: those of unknown size get `unknown_size` bytes for each sample of the batch."""
+    """Space for outputs: those of unknown size get `unknown_size` bytes per sample of the batch."""
 
     batch: int
     unknown_size: int
-    are_inline: bool = False  # someone reads them: one place for all requests would not do
+    are_inline: bool = False  # outputs are read, so requests cannot share one place
 
 
 def layout(model: ModelSpec, steps: Steps, outputs: OutputPlaces, *, region: str) -> Placement:
-    """A place for every tensor of every request, and for every output."""
+    """Assign a position to every tensor of every request and to every output."""
     _require_all_inputs(model, steps)
     end = 0
 
@@ -108,7 +109,7 @@ def layout(model: ModelSpec, steps: Steps, outputs: OutputPlaces, *, region: str
 
 
 def region_name() -> str:
-    """A name that no other run has."""
+    """Return a name that no other run uses."""
     return f"inferometer_run_{os.getpid()}_{secrets.token_hex(8)}"
 
 
@@ -143,12 +144,12 @@ def _require_all_inputs(model: ModelSpec, steps: Steps) -> None:
 
 
 RegionFields = Mapping[str, Any]
-"""What tells the server where a region is, as its protocol calls it."""
+"""Fields that describe a region to the server, named as in its protocol."""
 
 
 @runtime_checkable
 class Registry(Protocol):
-    """A server's calls to make a region known and to forget it."""
+    """Calls of a server to register and unregister a region."""
 
     def register_memory(self, kind: str, region: str, fields: RegionFields) -> None: ...
 
@@ -157,14 +158,14 @@ class Registry(Protocol):
 
 @frozen
 class Shared:
-    """The tensors to share and where each one goes."""
+    """The tensors to share, with their positions."""
 
     kind: str  # system or cuda
     placement: Placement
     steps: Steps = field(repr=False)
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) of every input."""
+        """Yield (offset, bytes) of every input."""
         for step, parts in zip(self.steps, self.placement.inputs, strict=True):
             for tensor, part in zip(step, parts, strict=True):
                 yield part.offset, tensor.data
@@ -172,7 +173,7 @@ class Shared:
 
 @contextmanager
 def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
-    """The region, filled and known to the server; afterwards nothing of it is left here or there."""
+    """Create, fill and register the region; on exit remove it here and at the server."""
     region = shared.placement.region
     undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S)
     with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as fields:
@@ -227,7 +228,7 @@ def _file(name: str, size: int) -> Iterator[int]:
 
 
 def _allocate(fd: int, size: int) -> None:
-    """All of it at once: a server that writes to memory which turns out to be missing would crash."""
+    """Allocate all memory at once: a server that writes to missing memory would crash."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
@@ -246,14 +247,14 @@ def _unregister(registry: Registry, kind: str, region: str) -> None:
 
 
 def _remove_file(name: str) -> None:
-    """Doing it twice does no harm."""
+    """Remove the file if it exists."""
     (FOLDER / name).unlink(missing_ok=True)
 
 
-# --- memory of a GPU
+# --- GPU memory
 #
-# The few calls of the CUDA driver that it takes. The driver's own library is wherever a GPU can be used; the runtime
-# (libcudart) need not be installed. Handles made here can be opened with the runtime's cudaIpcOpenMemHandle.
+# The required calls of the CUDA driver. Its library is present wherever a GPU can be used; the runtime
+# (libcudart) need not be installed. Handles created here can be opened with the runtime's cudaIpcOpenMemHandle.
 
 CUDA_LIBRARY = "libcuda.so.1"
 
@@ -301,7 +302,7 @@ _MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}
 
 
 class _Driver:
-    """The library, with an error for every call that fails."""
+    """The CUDA driver library; every failed call raises an error."""
 
     def __init__(self) -> None:
         try:
@@ -315,7 +316,7 @@ class _Driver:
             getattr(self._library, name).argtypes = arguments
 
     def attempt(self, name: str, *arguments: object) -> int:
-        """The driver's answer; 0 is success."""
+        """Call the driver and return its result code; 0 is success."""
         return int(getattr(self._library, name)(*arguments))
 
     def call(self, name: str, *arguments: object) -> None:

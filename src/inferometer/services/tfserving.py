@@ -31,10 +31,10 @@ if TYPE_CHECKING:  # only visits need these
 
 # --- messages
 #
-# Those that a client needs, with the names and numbers of the official protos. They are made at run time from a table:
-# the official Python packages bring all of TensorFlow, or grpcio. A pool of our own holds them, so that whoever imports
-# the official ones in the same process gets those. Fields that nobody here reads are left out; what a server sends in
-# them is passed over, as protobuf wants it.
+# Messages that a client needs, with the names and numbers of the official protos. They are built at run time from a
+# table: the official Python packages include all of TensorFlow, or grpcio. They are in a separate pool, so that code
+# that imports the official ones in the same process gets those. Fields that are not read are omitted; protobuf ignores
+# what a server sends in them.
 
 _PACKAGE = "tensorflow.serving"
 
@@ -69,21 +69,21 @@ _FIELDS = {
     "PredictRequest": ("1 ModelSpec model_spec", "2 map TensorProto inputs"),
     "PredictResponse": ("1 map TensorProto outputs", "2 ModelSpec model_spec"),
 }
-"""By message: number, perhaps `repeated` or `map` (from strings), type and name of each field."""
+"""Fields by message: number, optional `repeated` or `map` (from strings), type and name."""
 
 DATA_TYPES = (
     *("INVALID", "FLOAT", "DOUBLE", "INT32", "UINT8", "INT16", "INT8", "STRING", "COMPLEX64", "INT64"),
     *("BOOL", "QINT8", "QUINT8", "QINT32", "BFLOAT16", "QINT16", "QUINT16", "UINT16", "COMPLEX128", "HALF"),
     *("RESOURCE", "VARIANT", "UINT32", "UINT64"),
 )
-"""The values of tensorflow.DataType from 0 on, without their `DT_`."""
+"""Values of tensorflow.DataType from 0 on, without the prefix `DT_`."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
 @cache
 def message(name: str) -> Any:
-    """The class of a message, such as `PredictRequest`."""
+    """Return the class of a message, such as `PredictRequest`."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
@@ -120,7 +120,7 @@ def _add_field(described: descriptor_pb2.DescriptorProto, owner: str, text: str)
     if kind in _FIELDS or kind == "DataType":
         kind = f"{_PACKAGE}.{kind}"
     if "." in kind:
-        field.type_name = f".{kind}"  # which of an enum and a message it is, the pool sees by the name
+        field.type_name = f".{kind}"  # the pool determines from the name whether it is an enum or a message
     else:
         field.type = _Field.Type.Value(f"TYPE_{kind.upper()}")
 
@@ -143,11 +143,11 @@ _ENDINGS = {
     "FP64": ("DOUBLE", "double_val"),
     "BYTES": ("STRING", "string_val"),
 }
-"""By datatype: what TensorFlow calls it, and the field that holds its values where they are not raw bytes."""
+"""TensorFlow's name by datatype, and the field for its values if they are not raw bytes."""
 
 _DATATYPES = {f"DT_{name}": datatype for datatype, (name, _) in _ENDINGS.items()}
 _NUMBERS = {datatype: DATA_TYPES.index(name) for datatype, (name, _) in _ENDINGS.items()}
-_MOST_ELEMENTS = 2**28  # that a reply may leave out because all are alike
+_MOST_ELEMENTS = 2**28  # limit of elements omitted from a reply because they are equal
 _NO_LIST = "TensorFlow Serving does not support this call"
 _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integer
 
@@ -189,9 +189,9 @@ class TfServing(Service):
         return predicted(body)
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
-        """The outputs that come back for a rendered request, by name."""
+        """Send a rendered request and return the outputs by name."""
         body = self._control.call_bytes("Predict", request)
-        predicted(body)  # which refuses what cannot be read
+        predicted(body)  # raises if it cannot be read
         reply = message("PredictResponse").FromString(body)
         return {name: tensor_of(name, row) for name, row in reply.outputs.items()}
 
@@ -216,7 +216,7 @@ def _choose(model_spec: Any, name: str, version: str) -> None:
 
 
 def _fill(described: Any, tensor: Tensor) -> None:
-    """Numbers go as their raw bytes, which the server need only copy; strings have no such form."""
+    """Fill in the values: numbers as raw bytes, which the server only copies; strings have no such form."""
     described.dtype = _NUMBERS[tensor.datatype]
     described.tensor_shape.SetInParent()
     for dim in tensor.shape:
@@ -231,7 +231,7 @@ def _fill(described: Any, tensor: Tensor) -> None:
 
 
 def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
-    """The outputs of a PredictResponse."""
+    """Return the outputs of a PredictResponse."""
     try:
         response = message("PredictResponse").FromString(bytes(reply))
         return {name: content(tensor) for name, tensor in response.outputs.items()}
@@ -240,7 +240,7 @@ def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
 
 
 def content(tensor: Any) -> bytes:
-    """The values of a TensorProto as they would lie in a Tensor."""
+    """Return the values of a TensorProto in the encoding of a Tensor."""
     datatype = _datatype(tensor)
     if tensor.tensor_content and datatype != "BYTES":
         return bytes(tensor.tensor_content)
@@ -249,7 +249,7 @@ def content(tensor: Any) -> bytes:
     if missing > _MOST_ELEMENTS:
         raise ValueError(f"a tensor of {missing} elements")
     if values and missing > 0:
-        values += values[-1:] * missing  # as TensorFlow shortens a tensor that ends in the same value
+        values += values[-1:] * missing  # TensorFlow omits repetitions of the last value
     if datatype == "BYTES":
         return encode("BYTES", values)
     dtype = "<u2" if datatype in _BITS else little_endian(datatype)
@@ -257,7 +257,7 @@ def content(tensor: Any) -> bytes:
 
 
 def tensor_of(name: str, tensor: Any) -> Tensor:
-    """A TensorProto as a Tensor."""
+    """Convert a TensorProto to a Tensor."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     return Tensor(name, _datatype(tensor), shape, content(tensor))
 
@@ -270,7 +270,7 @@ def _datatype(tensor: Any) -> str:
 
 
 def model_of(signatures: Document, name: str, version: str, options: Options) -> ModelSpec:
-    """The model as its signature describes it: the JSON form of the messages, which the REST API gives too."""
+    """Return the model described by its signature, in the JSON form of the messages, which the REST API also uses."""
     signature = signatures.get(options.signature)
     if signature is None:
         known = ", ".join(sorted(signatures))
@@ -287,7 +287,7 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
     is_batched = options.batch is not None
     if is_batched:
         _require_batches(name, inputs)
-        # Samples are without the dimension of the batch, which only inputs must have.
+        # Samples have no batch dimension, which only inputs must have.
         inputs, outputs = (
             tuple(replace(spec, shape=spec.shape[1:]) for spec in specs) for specs in (inputs, outputs)
         )
@@ -355,11 +355,11 @@ class TfServingRest(Service):
         return self._outputs(body)
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
-        """The outputs that come back for a rendered request, by name."""
+        """Send a rendered request and return the outputs by name."""
         return self._outputs.tensors(self._control.infer(request)[1])
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
-        """Bodies as its REST interface takes them: `instances` or `inputs`."""
+        """Return the caller with bodies of the REST API: `instances` or `inputs`."""
         from inferometer.services.calls import JsonCalls
 
         return JsonCalls(self._connection, self._predict(model), {"signature_name": self._options.signature})
@@ -368,7 +368,7 @@ class TfServingRest(Service):
         return f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}:predict"
 
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
-        """Tensors by name, each whole: the form that also fits inputs without a batch dimension."""
+        """Render complete tensors by name, which also supports inputs without a batch dimension."""
         document = {
             "signature_name": self._options.signature,
             "inputs": {tensor.name: _nested(tensor) for tensor in step},
@@ -393,7 +393,7 @@ def _nested(tensor: Tensor) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Reads the outputs of a reply, which does not say their datatypes."""
+    """Reader of the outputs of a reply, which does not contain their datatypes."""
 
     outputs: tuple[tuple[str, str], ...]  # (name, datatype)
 

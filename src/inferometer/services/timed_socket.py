@@ -1,4 +1,5 @@
-"""Sockets of control calls: each step, from the name to the last byte, ends by the deadline of the whole call."""
+"""Sockets of control calls: each step, from name resolution to the last byte, observes the deadline of the whole
+call."""
 
 import ipaddress
 import os
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 
     from inferometer.services.endpoint import Endpoint
 
-Address = tuple[int, int, int, Any]  # family, type, protocol, and what connect() takes
+Address = tuple[int, int, int, Any]  # family, type, protocol, and the argument of connect()
 
 
 def connect(
     endpoint: "Endpoint", deadline: Deadline, context: "ssl.SSLContext | None" = None
 ) -> socket.socket:
-    """A connection to the first address of the host that takes one, secured where a TLS context is given."""
+    """Connect to the first address of the host that accepts, with TLS if a context is given."""
     sock = _connect_any(_resolve(endpoint.host, endpoint.port, deadline), deadline)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise a call may wait for a delayed ACK
     if context is None:
         return sock
     name = (endpoint.tls.server_name if endpoint.tls is not None else "") or endpoint.host
@@ -43,7 +44,7 @@ def connect(
 
 
 def receive_into(sock: socket.socket, buffer: bytearray, deadline: Deadline) -> int:
-    """How many bytes came; 0 says that the peer closed its side."""
+    """Receive into the buffer and return the number of bytes; 0 means that the peer closed its side."""
     length: int = _repeat(sock, deadline, partial(sock.recv_into, buffer))
     return length
 
@@ -55,13 +56,13 @@ def send_all(sock: socket.socket, data: "bytes | bytearray | memoryview", deadli
 
 
 def _repeat(sock: socket.socket, deadline: Deadline, step: "Callable[[], Any]") -> Any:
-    """The step, in waits that are short enough to notice what cuts the deadline short."""
+    """Repeat the step with waits short enough to notice a shortened deadline."""
     while True:
         sock.settimeout(deadline.wait_s())
         try:
             return step()
         except TimeoutError as error:
-            if error.errno is not None:  # the system gave up on the peer
+            if error.errno is not None:  # the system timed out
                 raise
 
 
@@ -69,7 +70,7 @@ def _repeat(sock: socket.socket, deadline: Deadline, step: "Callable[[], Any]") 
 
 
 def _resolve(host: str, port: int, deadline: Deadline) -> list[Address]:
-    """The system's resolver takes no deadline, and no signal reaches Python meanwhile: another thread waits for it."""
+    """Resolve the name on another thread: the system's resolver has no deadline and blocks signals."""
     if _is_literal(host):
         return _looked_up(host, port)
     found: queue.SimpleQueue[list[Address] | Exception] = queue.SimpleQueue()

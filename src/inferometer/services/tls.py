@@ -1,4 +1,4 @@
-"""How to speak TLS to a server. Only those who do import it: the library takes its time."""
+"""TLS settings for connections. Imported only if needed, because the library loads slowly."""
 
 import base64
 import os
@@ -12,13 +12,14 @@ from inferometer.base.errors import UsageError
 from inferometer.base.reading import CERTIFICATE, check_file, read_file
 
 if TYPE_CHECKING:
-    from inferometer.options.options import Tls  # the whole table of options: workers do without it
+    # Not imported by workers: it loads the whole table of options.
+    from inferometer.options.options import Tls
 
 DER = "DER"
 
 
 def tls_context(tls: "Tls") -> ssl.SSLContext:
-    """The client context for these settings; a file that cannot be used is named."""
+    """Return the client context for these settings; errors name the file that cannot be used."""
     for path in filter(None, (tls.ca_file, tls.certificate_file, tls.key_file)):
         check_path(path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -31,7 +32,7 @@ def tls_context(tls: "Tls") -> ssl.SSLContext:
 
 def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
     if tls.ca_file is None:
-        if tls.verify_peer:  # it takes as long as a hundred requests
+        if tls.verify_peer:  # loading them takes as long as a hundred requests
             context.load_default_certs()
         return
     remedy = "give a PEM file of certificates"
@@ -70,12 +71,12 @@ def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
 
 
 def _read(path: str, what: str, remedy: str = "") -> bytes:
-    """Every process reads it, so it cannot be a pipe."""
+    """Read a file; every process reads it, so it cannot be a pipe."""
     check_file(path, CERTIFICATE, what, remedy=remedy)
     return read_file(path, CERTIFICATE, what, remedy=remedy)
 
 
-# --- what can go wrong
+# --- errors
 
 _UNKNOWN_AUTHORITY = (
     "give its CA with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
@@ -93,12 +94,12 @@ _CERTIFICATE_REMEDIES = {
 
 
 def is_untrusted(error: BaseException | None) -> bool:
-    """Whether a certificate was not accepted."""
+    """Return whether a certificate was rejected."""
     return isinstance(error, ssl.SSLCertVerificationError)
 
 
 def maybe_problem(error: Exception) -> tuple[str, str] | None:
-    """The reason and the remedy; None where it has nothing to do with TLS."""
+    """Return the reason and the remedy; None if the error is unrelated to TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = f"its certificate was rejected ({error.verify_message})"
         return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
@@ -110,25 +111,25 @@ def maybe_problem(error: Exception) -> tuple[str, str] | None:
     return None
 
 
-# --- DER, which Python's TLS does not read
+# --- DER, which Python's ssl module does not read
 
 
 def _pem(data: bytes, label: str) -> bytes:
-    """DER as PEM: base64 between lines that say what it is."""
+    """Convert DER to PEM."""
     text = base64.encodebytes(data).decode()
     return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n".encode()
 
 
 def _key_label(key: bytes) -> str:
-    """What kind of key it is: told by the element behind the version (RFC 5958, RFC 8017 A.1.2, RFC 5915)."""
-    start = 2 + (key[1] & 0x7F if key[1:2] > b"\x7f" else 0)  # behind tag and length of the outer sequence
+    """Return the PEM label of a key, from the element after the version (RFC 5958, RFC 8017 A.1.2, RFC 5915)."""
+    start = 2 + (key[1] & 0x7F if key[1:2] > b"\x7f" else 0)  # after tag and length of the outer sequence
     behind_version = key[start + 3 : start + 4]
     return {b"\x02": "RSA PRIVATE KEY", b"\x04": "EC PRIVATE KEY"}.get(behind_version, "PRIVATE KEY")
 
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """A path that leads to the data for as long as it is needed; nothing of a key gets to a disk."""
+    """Provide a temporary path to data in memory, so that a key is never written to a disk."""
     with os.fdopen(os.memfd_create("identity"), "wb") as file:
         file.write(data)
         file.flush()

@@ -1,7 +1,7 @@
-"""TorchServe over HTTP: files as a form, or bodies of the user's own; the management API tells of workers.
+"""TorchServe over HTTP: files as a form, or bodies given by the user; the management API reports workers.
 
-It has no metadata, so the inputs are always the same two: `TORCHSERVE_INPUT`, the name of a file to send, and `data`,
-the bytes themselves. Both travel as the one part `data` of a form.
+It has no metadata, so there are always the same two inputs: `TORCHSERVE_INPUT`, the name of a file to send, and `data`,
+the bytes themselves. Both are sent as the single part `data` of a form.
 """
 
 import hashlib
@@ -49,12 +49,12 @@ DATA = TensorSpec("data", "BYTES", (1,), optional=True)
 GOOD = 200
 BYTES = "application/octet-stream"
 NEIGHBOUR_TIMEOUT_S = 3.0
-MOST_PAGES = 100  # of its list of models, each of at most a hundred
+MOST_PAGES = 100  # of its model list, with at most a hundred models each
 
 
 @dataclass(frozen=True, slots=True)
 class TorchServeReader:
-    """Only 200 is good."""
+    """Reader of replies; only status 200 is a success."""
 
     keeps_texts: bool = False  # for an export
 
@@ -68,7 +68,7 @@ class TorchServeReader:
         return Reply(texts=((last_ns, body),) if self.keeps_texts else ())
 
     def refusal(self, status: int, text: str) -> str:
-        """In the classic tool's words, then the server's."""
+        """Return the classic tool's message followed by the server's text."""
         return f"inference failed with error code {status}: {reason_of(text.encode())}"
 
 
@@ -82,13 +82,13 @@ class TorchServe(Service):
     # --- control calls
 
     def server(self) -> Document:
-        """It says nothing of itself, but its metrics may count requests."""
+        """Describe the server, which has no metadata, but whose metrics may count requests."""
         if not self._options.collect_metrics or not self._has_metrics():
             raise MissingError("TorchServe does not describe itself")
         return {"name": "TorchServe", "extensions": ["statistics"]}
 
     def models(self) -> list[str]:
-        """Names of the models that the management API lists."""
+        """Return the names of the models that the management API lists."""
         names: list[str] = []
         token = ""
         for _ in range(MOST_PAGES):
@@ -101,7 +101,7 @@ class TorchServe(Service):
         return names
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
-        """Nothing is asked: there is no metadata."""
+        """Describe the model without contacting the server, which has no metadata."""
         inputs = () if self._options.bodies else (FILE, DATA)
         return ModelSpec(name=name, version=version, inputs=inputs, outputs=(OUTPUT,))
 
@@ -120,7 +120,7 @@ class TorchServe(Service):
         return body.decode("utf-8", "replace")
 
     def _has_metrics(self) -> bool:
-        """The page is empty unless the server keeps its metrics for it."""
+        """Return whether the metrics page has content, which depends on the server's metrics mode."""
         try:
             return bool(self._metrics_page().strip())
         except PeerError:
@@ -143,7 +143,7 @@ class TorchServe(Service):
         return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
-        """Bodies of JSON."""
+        """Return the caller with JSON bodies."""
         from inferometer.services.calls import JsonCalls
 
         return JsonCalls(self._connection, self._path(model))
@@ -161,7 +161,8 @@ class TorchServe(Service):
         return self._neighbour(self._options.management_url, 1)
 
     def _neighbour(self, url: str | None, offset: int) -> Connection:
-        """Another port of the server: TorchServe's own choices follow the one for inference. It gets no credentials."""
+        """Return a connection to another port of the server, by default next to the inference port, without
+        credentials."""
         own = self._connection.endpoint
         port = min(own.port + offset, 65535)
         if url is None:
@@ -181,12 +182,12 @@ class TorchServe(Service):
         )
 
     def _about_workers(self, model: ModelSpec) -> tuple[str, ...]:
-        """What the management API says of the model; it may well be out of reach."""
+        """Return the management API's report on the model; empty if it cannot be reached."""
         try:
             rows = self._manage(f"/models/{_tail(model.name, model.version)}", TORCHSERVE_MODEL)
         except PeerError as error:
             if not isinstance(error, MissingError) or not error.message.startswith("Model"):
-                return ()  # something else may be listening there
+                return ()  # another server may be listening there
             where = self._management.endpoint.authority
             return (f"TorchServe's management API at {where} says: {error.message}",)
         return tuple(_workers(row) for row in rows if "workers" in row)
@@ -216,7 +217,7 @@ def _tail(name: str, version: str) -> str:
 
 
 def _part(step: Sequence[Tensor]) -> tuple[str, bytes]:
-    """The name of the file and its bytes; data from elsewhere is called after its place in the form."""
+    """Return the name of the file and its bytes; other data is named after its part of the form."""
     tensors = {tensor.name: tensor.data for tensor in step}
     if DATA.name in tensors:
         return DATA.name, _only(tensors[DATA.name])
@@ -245,9 +246,9 @@ def _contents(path: str) -> bytes:
 
 
 def _form(name: str, data: bytes) -> tuple[str, bytes]:
-    """The content type and the body of a form with the one part `data`.
+    """Return the content type and the body of a form with the single part `data`.
 
-    The part is that of a file: TorchServe reads a part without a file name as text, which would break its bytes.
+    The part has a file name: TorchServe reads a part without one as text, which would corrupt its bytes.
     """
     boundary = f"inferometer-{hashlib.sha256(data).hexdigest()[:32]}"
     kind = mimetypes.guess_type(name)[0] or BYTES
@@ -260,18 +261,18 @@ def _form(name: str, data: bytes) -> tuple[str, bytes]:
     return f"multipart/form-data; boundary={boundary}", body
 
 
-# --- the metrics page, in the form that statistics have here
+# --- statistics from the metrics page
 
 _REQUESTS = "ts_inference_requests_total"
 _LATENCY = "ts_inference_latency_microseconds"
 _QUEUE = "ts_queue_latency_microseconds"
-_MOST = 2.0**53  # a counter above it has lost its last digits
+_MOST = 2.0**53  # a larger counter has lost precision
 
 
 def counters(page: str, model: str) -> list[Mapping[str, Any]]:
-    """A row for each version of the model: requests, the time they took in the server, and of it the time in the queue.
+    """Return a row per version of the model: requests, their time in the server, and their time in the queue.
 
-    What is not queue is called inference: it holds the worker with its handler and the way there and back.
+    The rest is reported as inference: it includes the worker, its handler, and communication with it.
     """
     found: dict[str, dict[str, float]] = {}
     for row in metric_lines(page):

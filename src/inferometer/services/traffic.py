@@ -1,5 +1,5 @@
-"""What the workers need to put load on a server: how to reach it, the requests, rendered to bytes once, and what their
-replies must hold. Replies are opened only when that is asked for.
+"""Traffic for the workers: how to reach the server, the requests, rendered to bytes once, and the expected content of
+their replies. Replies are parsed only if requested.
 """
 
 import math
@@ -12,18 +12,18 @@ from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
 if TYPE_CHECKING:
-    from inferometer.model.spec import ModelSpec, Tensor  # workers do without it, unless they read replies
+    from inferometer.model.spec import ModelSpec, Tensor  # not imported by workers unless they read replies
     from inferometer.services.visit_plan import VisitPlan
 
 REPLY_LIMIT = 64 * 1024 * 1024
-"""Bytes of a reply that is read, after decompression: the least limit there is."""
+"""Minimum of the size limit of a reply that is read, in bytes after decompression."""
 
-ANY_REPLY_LIMIT = 4 * REPLY_LIMIT  # where the model does not say how large its outputs are
-TEXT_FACTOR = 8  # bytes of JSON that a byte of a tensor takes at the most
+ANY_REPLY_LIMIT = 4 * REPLY_LIMIT  # if the model does not declare the size of its outputs
+TEXT_FACTOR = 8  # maximum bytes of JSON per byte of a tensor
 
 
 def reply_limit(model: "ModelSpec", batch: int) -> int:
-    """Bytes that a reply may have where it is read: what the model's outputs account for, and at least REPLY_LIMIT."""
+    """Return the size limit of a reply that is read: the size of the model's outputs, and at least REPLY_LIMIT."""
     from inferometer.model.numbers import DATATYPES
 
     total = 0
@@ -40,50 +40,44 @@ Steps = Sequence[Sequence["Tensor"]]
 
 
 class Reply(NamedTuple):
-    """What a reply turned out to be."""
+    """Result of reading a reply."""
 
-    status: int = 0  # of `base.status`; 0 is good
-    text: str = ""  # the server's words, for a failure
-    responses: int = 1  # that carried data
-    times: tuple[
-        int, ...
-    ] = ()  # of the responses of a stream, nanoseconds; choice by choice, see `Records.times`
-    tokens: int = 0  # in the answer, as the server counts them; 0 where it does not say
+    status: int = 0  # of `base.status`; 0 is success
+    text: str = ""  # the server's error text
+    responses: int = 1  # responses with data
+    times: tuple[int, ...] = ()  # of a stream's responses, in ns, grouped by choice; see `Records.times`
+    tokens: int = 0  # in the answer, as counted by the server; 0 if not reported
     prompt_tokens: int = 0  # in the request
-    texts: tuple[tuple[int, bytes], ...] = ()  # the responses with their times, where they are kept
-    message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
-    end_ns: int = (
-        0  # when the last event of a stream came that carries some of the answer; 0: the end of the body
-    )
-    reasoning_tokens: int = 0  # of `tokens`, those that were thought and not said, where the server tells
-    cached_tokens: int = 0  # of `prompt_tokens`, those that the server had in a cache, where it tells
-    first_ns: int = 0  # when the first response came; 0: the first of `times`
-    answer_at: int = (
-        0  # which of `times` is the first of the answer, after any reasoning; their number where none is
-    )
+    texts: tuple[tuple[int, bytes], ...] = ()  # the responses with their times, if kept
+    message: Mapping[str, Any] | None = None  # the answer, if the next turn of a session repeats it
+    end_ns: int = 0  # arrival of the last event with a part of the answer; 0: the end of the body
+    reasoning_tokens: int = 0  # reasoning tokens among `tokens`, if reported
+    cached_tokens: int = 0  # cached tokens among `prompt_tokens`, if reported
+    first_ns: int = 0  # arrival of the first response; 0: the first of `times`
+    answer_at: int = 0  # index in `times` of the first response after any reasoning; their number if none
 
 
 class ReplyBody(Protocol):
-    """One reply with a good status, as its body comes."""
+    """A reply with a success status, whose body is being received."""
 
     @property
     def times(self) -> Sequence[int]:
-        """Of the responses of a stream that have come so far."""
+        """Times of the responses of a stream so far."""
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
+        """Take more of the body, read from the socket at `now_ns`; raise PeerError if it is malformed."""
 
     def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
-        """The same for data[begin:end], where that can be understood as it lies there; else nothing has happened."""
+        """Take data[begin:end] if it can be read in place; return whether it was taken."""
 
     def end(self) -> Reply:
-        """The reply is whole."""
+        """Return the result; the reply is complete."""
 
 
 class WholeBody:
-    """Of a reply in one piece: `judge` gets the bytes, none where they are not wanted, and when the last came.
+    """Body of a reply that is not streamed: `judge` gets the bytes, empty if not wanted, and the time of the last one.
 
-    One of more bytes than `limit` is refused.
+    A body longer than `limit` is refused.
     """
 
     __slots__ = ("_body", "_is_wanted", "_judge", "_last_ns", "_limit")
@@ -116,24 +110,24 @@ class WholeBody:
 
 
 class ReplyReader(Protocol):
-    """What replies over HTTP mean beyond their status. Goes to the workers, so it must pickle."""
+    """Interpreter of HTTP replies beyond their status. Sent to the workers, so it must pickle."""
 
     def start(self, head: Head) -> ReplyBody:
-        """Of a reply with a good status."""
+        """Start reading a reply with a success status."""
 
     def refusal(self, status: int, text: str) -> str:
-        """What to say of a reply with a bad status; `text` is the server's own."""
+        """Return the message for a reply with an error status; `text` is the server's."""
 
 
 OutputReader = Callable[[bytes | bytearray | memoryview], Mapping[str, bytes]]
-"""Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
+"""Function that extracts the outputs of a reply, encoded as in a Tensor. Sent to the workers, so it must pickle."""
 
 
 class Conversations(Protocol):
     """Sessions whose requests depend on earlier answers; a slot has one at a time. Must pickle."""
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
-        """The next turn, of the request as it was rendered."""
+        """Return the next turn, built from the rendered request."""
 
     def answered(self, slot: int, reply: Reply) -> None: ...
 
@@ -142,32 +136,32 @@ IN_PROCESS = "in-process"
 
 
 class Wiring(NamedTuple):
-    """How requests travel."""
+    """Transport parameters of requests."""
 
     endpoint: Endpoint
-    protocol: str = "http"  # or grpc, or IN_PROCESS: then the endpoint is that of the control calls
-    connections: int = 0  # 0 leaves the number to the link
+    protocol: str = "http"  # or grpc, or IN_PROCESS, with the endpoint of the control calls
+    connections: int = 0  # 0: decided by the link
     block: bytes = b""  # gRPC: the header block of every call
     is_streaming: bool = False  # any number of responses; gRPC: requests share streams that stay open
-    streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
-    is_whole_calls: bool = False  # gRPC: a request is all messages of a call; any number come back
-    has_one_reply: bool = False  # gRPC: of whole calls, exactly one message comes back
+    streams: int = 0  # maximum number of shared streams; 0: one per slot or sequence
+    is_whole_calls: bool = False  # gRPC: a request is all messages of a call, with any number of replies
+    has_one_reply: bool = False  # gRPC: whole calls have exactly one reply
     compression: str | None = None  # gRPC: gzip or deflate
-    reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
-    outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2
-    conversations: Conversations | None = None  # HTTP: the turns of a sequence carry what was said before
-    has_ids: bool = False  # every request carries another id; on streams they always do
-    unique: Unique | None = None  # HTTP: fills the place that requests have for a unique start
-    worker: int = 0  # whose it is, of so many
+    reader: ReplyReader | None = None  # HTTP: None does not read bodies, and any 2xx is a success
+    outputs: OutputReader | None = None  # extracts outputs for comparison; None: KServe v2
+    conversations: Conversations | None = None  # HTTP: turns of a sequence carry the conversation
+    has_ids: bool = False  # every request has a different ID, as always on streams
+    unique: Unique | None = None  # HTTP: fills the placeholder for a unique prefix
+    worker: int = 0  # index of this worker among `workers`
     workers: int = 1
-    reply_limit: int = REPLY_LIMIT  # bytes of a reply that is read; a longer one is a failed request
+    reply_limit: int = REPLY_LIMIT  # bytes of a reply that is read; a longer one fails the request
 
     def first_id(self, number: int = 0) -> int:
-        """Of the worker's first request, on its stream of this number: (thread << 48) + counter in the classic tool."""
+        """Return the ID of the worker's first request on this stream: (thread << 48) + counter in the classic tool."""
         return (number * self.workers + self.worker) << 48
 
     def share(self, index: int, parts: int) -> "Wiring":
-        """What worker `index` has of it: its part of the connections and streams, but at least one."""
+        """Return the wiring of worker `index` with its share of the connections and streams, at least one."""
 
         def own(total: int) -> int:
             return max(1, total // parts + (index < total % parts)) if total else 0
@@ -180,32 +174,32 @@ class Wiring(NamedTuple):
         )
 
 
-# --- what replies are compared with
+# --- comparison of replies
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
 class Validation(NamedTuple):
-    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
+    """Expected outputs of each step, tolerance of floats, and the share of replies to check."""
 
     expected: "tuple[tuple[Tensor, ...], ...]"
     tolerance: float = 0.0  # absolute
-    relative: float = 0.0  # of the expected value
+    relative: float = 0.0  # fraction of the expected value
     share: float = 1.0
 
 
 class Checker:
-    """Says what is wrong with a reply; decides beforehand whether it will be looked at."""
+    """Checker of replies; it decides in advance which ones to check."""
 
     def __init__(self, validation: Validation) -> None:
-        from inferometer.model import numbers  # loads numpy: now, not at the first difference under load
+        from inferometer.model import numbers  # imports numpy now, not at the first difference under load
 
         self._numbers = numbers
         self._validation = validation
         self._debt = 0.0
 
     def wants_next(self) -> bool:
-        """Evenly spread over the requests, so that every step gets its turn."""
+        """Return whether to check the next reply; checks are spread evenly, so that every step gets its turn."""
         self._debt += self._validation.share
         if self._debt < 1:
             return False
@@ -213,7 +207,7 @@ class Checker:
         return True
 
     def check(self, step: int, found: Mapping[str, bytes]) -> str:
-        """The first difference in words; empty when there is none."""
+        """Return a description of the first difference; empty if there is none."""
         for tensor in self._validation.expected[step]:
             if tensor.name not in found:
                 return f"output '{tensor.name}' is missing from the reply"
@@ -261,18 +255,15 @@ class Checker:
 
 
 class Traffic(NamedTuple):
-    """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
+    """Requests and their wiring. `requests[n]` is that of step n: for HTTP head and body, for gRPC the message or the
+    whole call."""
 
     wiring: Wiring
     requests: tuple[bytes, ...]
     validation: Validation | None = None
-    findings: tuple[str, ...] = ()  # what was found out by asking the server, in sentences for the user
-    asked_tokens: tuple[
-        int, ...
-    ] = ()  # by step, the most tokens that its request asks for; 0 where it does not
-    visits: "VisitPlan | None" = (
-        None  # makes the requests while the load runs; `requests` are empty, one for each step
-    )
+    findings: tuple[str, ...] = ()  # findings about the server, as sentences for the user
+    asked_tokens: tuple[int, ...] = ()  # by step, the maximum tokens that its request asks for; 0 if none
+    visits: "VisitPlan | None" = None  # generates requests under load; `requests` holds an empty one per step
 
 
 def render_http(
@@ -283,7 +274,7 @@ def render_http(
     *,
     method: str = "POST",
 ) -> bytes:
-    """A whole request to this path; headers that the user gave take the place of ours."""
+    """Render a complete request to this path; headers given by the user replace the defaults."""
     given = {name.lower() for name, _ in connection.headers}
     own = (("Host", connection.endpoint.authority), *headers)
     kept = [(name, value) for name, value in own if name.lower() not in given]

@@ -1,4 +1,4 @@
-"""Triton over gRPC, with the official messages; control calls need no HTTP port."""
+"""Triton over gRPC, with the official messages; control calls do not need an HTTP port."""
 
 import json
 import re
@@ -43,7 +43,7 @@ class TritonGrpc(Service):
         return self._control.call(method, asked, reply, timeout_s=timeout_s)
 
     def server(self) -> Document:
-        """Name, version and extensions."""
+        """Return name, version and extensions of the server."""
         reply = self._call("ServerMetadata")
         return {"name": reply.name, "version": reply.version, "extensions": list(reply.extensions)}
 
@@ -81,7 +81,7 @@ class TritonGrpc(Service):
         self._call("RepositoryModelUnload", model_name=name)
 
     def statistics(self, model: ModelSpec) -> list[Document]:
-        """The raw statistics of the model, or of all models when it is composed of others."""
+        """Return the raw statistics of the model, or of all models if it is composed of others."""
         name, version = ("", "") if model.composing else (model.name, model.version)
         asked = service_pb2.ModelStatisticsRequest(name=name, version=version)
         reply = self._control.call_again("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
@@ -94,7 +94,7 @@ class TritonGrpc(Service):
         self._call(f"{kind.capitalize()}SharedMemoryUnregister", name=region)
 
     def trace_settings(self) -> TraceSettings:
-        """What holds for all models that have no settings of their own."""
+        """Return the global trace settings, which apply to all models without their own."""
         return {name: tuple(found.value) for name, found in self._call("TraceSetting").settings.items()}
 
     def change_trace_settings(self, settings: TraceSettings) -> None:
@@ -104,7 +104,7 @@ class TritonGrpc(Service):
     # --- inference
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
-        """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
+        """Render every request of the dataset once; data in shared memory is only referenced."""
         options = self._options
         wiring = self._control.wiring(
             "ModelStreamInfer" if options.streaming else "ModelInfer",
@@ -119,18 +119,18 @@ class TritonGrpc(Service):
         return Traffic(wiring, requests, findings=(plain_sentence(self),) if model.is_plain else ())
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "TensorCalls":
-        """Makes requests while the load runs; inputs that a call does not give are those of the sample."""
+        """Return the generator of requests under load; inputs not given in a call come from the sample."""
         from inferometer.services.calls import KeptHeads, TensorCalls
 
         rendering = KeptHeads(_Rendering(model, self._options.request_parameters), raw_input)
         return TensorCalls(model, rendering, {tensor.name: tensor for tensor in sample})
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
-        """The raw values in a ModelInferResponse; those in shared memory are not in it."""
+        """Return the raw values in a ModelInferResponse, without those in shared memory."""
         return grpc_outputs(body)
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
-        """The outputs that come back for a rendered request, by name."""
+        """Send a rendered request and return the outputs by name."""
         return grpc_tensors(self._control.call_bytes("ModelInfer", request))
 
     def message_types(self) -> tuple[Any, Any]:
@@ -140,7 +140,7 @@ class TritonGrpc(Service):
 
 @frozen
 class _Rendering:
-    """Requests for one model."""
+    """Renderer of requests for one model."""
 
     model: ModelSpec
     parameters: tuple[tuple[str, str, str], ...]
@@ -155,7 +155,7 @@ def render_request(
     placement: Placement | None,
     parameters: tuple[tuple[str, str, str], ...],
 ) -> bytes:
-    """A ModelInferRequest; tensors with a part are only pointed at."""
+    """Render a ModelInferRequest; tensors in shared memory are only referenced."""
     request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)
     for name, value, kind in parameters:
         _set_parameter(request.parameters[name], name, value, kind)

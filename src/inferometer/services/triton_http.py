@@ -36,14 +36,12 @@ class TritonHttp(Service):
         self._connection = connection
         self._options = Options() if options is None else options
         self._control = HttpControl(connection)
-        self._taken: dict[
-            str, tuple[Options, tuple[str, ...]]
-        ] = {}  # by model: formats, and what to say of them
+        self._taken: dict[str, tuple[Options, tuple[str, ...]]] = {}  # by model: formats, and findings
 
     # --- control calls
 
     def server(self) -> Document:
-        """Name, version and extensions."""
+        """Return name, version and extensions of the server."""
         return self._get("/v2", answers.SERVER)
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
@@ -68,7 +66,7 @@ class TritonHttp(Service):
     def models(self) -> list[str]:
         try:
             return [row.name for row in self.index() if row.state == READY]
-        except MissingError:  # without a repository some servers still list what they have
+        except MissingError:  # some servers without a repository still list their models
             return list(self._get("/v2/models", answers.MODELS).get("models", ()))
 
     def load_model(self, name: str, config: Document | None = None) -> None:
@@ -79,7 +77,7 @@ class TritonHttp(Service):
         self._control.post(_repository_path(name, "unload"), {})
 
     def statistics(self, model: ModelSpec) -> list[Document]:
-        """The raw statistics of the model, or of all models when it is composed of others."""
+        """Return the raw statistics of the model, or of all models if it is composed of others."""
         path = "/v2/models/stats" if model.composing else f"{_path(model.name, model.version)}/stats"
         found: list[Document] = self._get(path, answers.STATISTICS).get("model_stats", [])
         return found
@@ -99,7 +97,7 @@ class TritonHttp(Service):
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
 
     def trace_settings(self) -> TraceSettings:
-        """What holds for all models that have no settings of their own."""
+        """Return the global trace settings, which apply to all models without their own."""
         return self._get(_TRACE_PATH, answers.TRACE_SETTINGS)
 
     def change_trace_settings(self, settings: TraceSettings) -> None:
@@ -111,7 +109,7 @@ class TritonHttp(Service):
     # --- inference
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
-        """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
+        """Render every request of the dataset once; data in shared memory is only referenced."""
         formats, findings = self._options, tuple[str, ...]()
         if model.is_plain and steps and placement is None:
             formats, findings = self._formats_taken(model, steps[0])
@@ -122,7 +120,7 @@ class TritonHttp(Service):
         return Traffic(wiring, requests, findings=findings)
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "TensorCalls":
-        """Makes requests while the load runs; inputs that a call does not give are those of the sample."""
+        """Return the generator of requests under load; inputs not given in a call come from the sample."""
         from inferometer.services.calls import KeptHeads, TensorCalls
 
         formats = self._formats_taken(model, sample)[0] if model.is_plain else self._options
@@ -131,16 +129,16 @@ class TritonHttp(Service):
         return TensorCalls(model, rendering, {tensor.name: tensor for tensor in sample})
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
-        """The raw values in a reply; those in shared memory are not in it."""
+        """Return the raw values in a reply, without those in shared memory."""
         return http_outputs(body, None if header_length is None else str(header_length))
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
-        """The outputs that come back for a rendered request, by name."""
+        """Send a rendered request and return the outputs by name."""
         header_length, body = self._control.infer(request)
         return http_tensors(body, header_length)
 
     def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
-        """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
+        """Return the formats for a server that is not Triton: binary tensors only if it accepts them."""
         if model.name not in self._taken:
             self._taken[model.name] = self._find_formats(model, step)
         return self._taken[model.name]
@@ -164,7 +162,7 @@ class TritonHttp(Service):
         return as_json, (plain_sentence(self, "no binary tensors (sending JSON)"),)
 
     def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: Options) -> tuple[int, bytes]:
-        """One inference as it would be sent, outside the load."""
+        """Send one inference in these formats before the load."""
         headers, body = _Rendering(self._connection, model, formats, None).parts(
             [(tensor, None) for tensor in step]
         )
@@ -175,7 +173,7 @@ class TritonHttp(Service):
 
 @frozen
 class _Rendering:
-    """Requests for one model, with tensors in these formats."""
+    """Renderer of requests for one model, with tensors in these formats."""
 
     connection: Connection
     model: ModelSpec
@@ -192,7 +190,7 @@ class _Rendering:
         return render_http(self.connection, path, body, headers)
 
     def parts(self, step: Sequence[Placed]) -> tuple[tuple[tuple[str, str], ...], bytes]:
-        """The headers that tell of the body, and the body."""
+        """Return the headers that describe the body, and the body."""
         inputs = [self._input(tensor, part) for tensor, part in step]
         outputs = [
             self._output(output, maybe_part(self.placement, output.name)) for output in self.model.outputs
@@ -212,12 +210,12 @@ class _Rendering:
             document = document.replace(b'{"id":""', b'{"id":' + ID_PLACE, 1)
         is_binary = any(tensors)
         headers = [("Content-Type", "application/octet-stream" if is_binary else "application/json")]
-        if is_binary or not self.model.is_plain:  # plain servers need not know the extension
+        if is_binary or not self.model.is_plain:  # plain servers may not support the extension
             headers.append(("Inference-Header-Content-Length", str(len(document))))
         return tuple(headers), b"".join((document, *tensors))
 
     def _input(self, tensor: Tensor, part: RegionPart | None) -> tuple[Document, bytes]:
-        """What the header says of a tensor, and the bytes that follow the header for it."""
+        """Return the header entry of a tensor, and its bytes after the header."""
         described: Document = {
             "name": tensor.name,
             "datatype": tensor.datatype,
@@ -241,7 +239,7 @@ class _Rendering:
 
 
 def _elements(tensor: Tensor) -> list[Any]:
-    """The values of a tensor as JSON has them: row-major, BYTES as strings."""
+    """Convert the values of a tensor to JSON: row-major, BYTES as strings."""
     from inferometer.model.numbers import decode
 
     if tensor.datatype in _NOT_IN_JSON:

@@ -1,4 +1,4 @@
-"""libtritonserver in this process, through ctypes: every signature and every lifetime is in this file.
+"""libtritonserver in this process, through ctypes; this file contains every signature and every lifetime.
 
     library --> InProcessServer(settings) --> InProcessRequest(message) --> server.infer(request)
                                           ^                     |  threads of the library
@@ -6,14 +6,14 @@
                                  reused after its end   on_response(number, response, is_final)
                                                         on_release(number)
 
-Who owns what. A request is ours and may be sent again when both its final response and its release have come; its
-input data must stay where it is until then. A response is ours from the callback until `delete`, and so are its
-outputs, which lie in buffers that the allocator gave: `delete` gives them back, and they are used again. Errors are
-ours and are deleted as soon as their text is read. Callbacks run on the library's threads: they append to a list and
+Ownership. The client owns a request and may send it again after both its final response and its release; its
+input data must not move until then. The client owns a response from the callback until `delete`, and so its
+outputs, which are in buffers of the allocator: `delete` returns them for reuse. Errors are
+deleted as soon as their text is read. Callbacks run on the library's threads: they append to a list and
 return; nothing in them may raise.
 
 The library keeps each model alive as long as a request refers to it, and a server ends only without live models. The
-process that holds a server is meant to be ended as a whole (server/in_process.py).
+process with a server is meant to be terminated as a whole (server/in_process.py).
 """
 
 import ctypes
@@ -57,7 +57,7 @@ _NO_GPU_BELOW = 6.0  # compute capability
 
 _PARAMETERS = {"string_param": "String", "int64_param": "Int", "bool_param": "Bool"}
 
-# TRITONSERVER_Error_Code, as gRPC calls it.
+# TRITONSERVER_Error_Code, as gRPC codes.
 _CODES = (
     grpc.UNKNOWN,
     grpc.INTERNAL,
@@ -77,7 +77,7 @@ _Allocate = CFUNCTYPE(
 _GiveBack = CFUNCTYPE(_P, _P, _P, _P, c_size_t, c_int, c_int64)
 
 _OUTPUT: tuple[Any, ...] = (c_char_p, c_int, _P, c_uint64, _P, c_size_t, c_int, c_int64, _P)
-"""Of a response's output: name, datatype, shape, rank, data, its size, kind of memory, device, the allocator's own."""
+"""Fields of a response's output: name, datatype, shape, rank, data, its size, memory type, device, allocator data."""
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "ApiVersion": (POINTER(c_uint32), POINTER(c_uint32)),
@@ -118,19 +118,19 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "InferenceResponseDelete": (_P,),
     "InferenceResponseOutputCount": (_P, POINTER(c_uint32)),
     "InferenceResponseOutput": (_P, c_uint32, *map(POINTER, _OUTPUT)),
-}  # every one of these returns an error, or nothing when it went well
+}  # each returns an error, or null on success
 
 
 @dataclass(frozen=True, slots=True)
 class InProcessSettings:
-    """What a server in this process is started with; it travels in an environment variable."""
+    """Settings of a server in this process; passed in an environment variable."""
 
     library: str  # libtritonserver.so
     backends: str
     caches: str
     repository: str
     models: tuple[str, ...]
-    shared_memory_prefix: str  # of what its python backend leaves in /dev/shm
+    shared_memory_prefix: str  # of the files that its python backend leaves in /dev/shm
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}
@@ -142,16 +142,16 @@ class InProcessSettings:
 
 
 class TritonError(Exception):
-    """What the library says went wrong."""
+    """An error reported by the library."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
-        self.code = code  # gRPC's
+        self.code = code  # of gRPC
         self.text = text
 
 
 class _Library:
-    """The functions by their names without the common prefix; each raises TritonError."""
+    """Functions of the library, by name without the common prefix; each raises TritonError."""
 
     def __init__(self, settings: InProcessSettings) -> None:
         self._library = _load(settings)
@@ -185,8 +185,8 @@ class _Library:
 
 
 def _load(settings: InProcessSettings) -> ctypes.CDLL:
-    """The library. Those it needs may lie beside it, unknown to the loader: each round loads those that have all of
-    theirs by then."""
+    """Load the library. Its dependencies may be next to it, unknown to the loader: each round loads those whose own
+    dependencies are loaded."""
     waiting = sorted(Path(settings.library).resolve().parent.glob("*.so*"))
     while (refused := [path for path in waiting if not _loads(path)]) and len(refused) < len(waiting):
         waiting = refused
@@ -208,7 +208,7 @@ def _loads(path: Path) -> bool:
 
 
 OnResponse = Callable[[int, int | None, bool], None]
-"""(number of the request, response or None, whether it is the last); on a thread of the library."""
+"""Callback (number of the request, response or None, whether it is the last) on a thread of the library."""
 
 
 class InProcessServer:
@@ -237,7 +237,7 @@ class InProcessServer:
         call("ServerOptionsNew", byref(options))
         call("ServerOptionsSetModelRepositoryPath", options, settings.repository.encode())
         call("ServerOptionsSetModelControlMode", options, _EXPLICIT)
-        # Triton does not initialize it: left alone, a model that fails may be loaded again and again.
+        # Triton does not initialize the count: without this, a failing model may be loaded again and again.
         call("ServerOptionsSetModelLoadRetryCount", options, 0)
         for model in settings.models:
             call("ServerOptionsSetStartupModel", options, model.encode())
@@ -258,7 +258,7 @@ class InProcessServer:
         return handle
 
     def document(self, function: str, *arguments: Any) -> Document:
-        """What it says of itself or of a model."""
+        """Return the server's description of itself or of a model."""
         message, start, size = c_void_p(), c_void_p(), c_size_t()
         self._library.call(function, self.handle, *arguments, byref(message))
         try:
@@ -271,7 +271,7 @@ class InProcessServer:
     # --- requests
 
     def request(self, message: bytes | memoryview, number: int) -> "InProcessRequest":
-        """A ModelInferRequest as the library wants it; `number` is what its callbacks get, from 1 up."""
+        """Convert a ModelInferRequest for the library; `number`, from 1, is passed to its callbacks."""
         asked = load_messages().ModelInferRequest.FromString(bytes(message))
         handle, call = c_void_p(), self._library.call
         model, version = asked.model_name.encode(), version_number(asked.model_version)
@@ -295,7 +295,7 @@ class InProcessServer:
         return InProcessRequest(number, handle, data)
 
     def mark(self, request: "InProcessRequest", sequence_id: int, *, is_start: bool, is_end: bool) -> None:
-        """Make it part of a sequence."""
+        """Mark the request as part of a sequence."""
         flags = (_SEQUENCE_START if is_start else 0) | (_SEQUENCE_END if is_end else 0)
         self._library.call("InferenceRequestSetCorrelationId", request.handle, sequence_id)
         self._library.call("InferenceRequestSetFlags", request.handle, flags)
@@ -313,7 +313,7 @@ class InProcessServer:
         return None
 
     def message(self, response: int) -> bytes:
-        """A ModelInferResponse with the names and values of the outputs."""
+        """Build a ModelInferResponse with the names and values of the outputs."""
         reply = load_messages().ModelInferResponse()
         for index in range(self.output_count(response)):
             name, data = self._output(response, index)
@@ -363,15 +363,15 @@ class InProcessServer:
 
 @dataclass(frozen=True, slots=True)
 class InProcessRequest:
-    """A request that can be sent again and again, one time after the other."""
+    """A request that can be sent repeatedly, one send at a time."""
 
     number: int
     handle: c_void_p
-    data: tuple[bytes, ...]  # must stay where it is
+    data: tuple[bytes, ...]  # must not move
 
 
 def version_number(text: str) -> int:
-    """A model's version as the library wants it."""
+    """Convert a model version for the library."""
     if not text:
         return _ANY_VERSION
     try:

@@ -1,10 +1,10 @@
 """Changes to a server that must be undone, even if the run that made them is killed.
 
-    owner ---- starts, says what to undo ----> guard ---- reads until the owner is gone ----> undoes it
+    owner ---- starts, sends what to undo ---> guard ---- reads until the owner is gone ----> undoes it
 
-The owner holds the only other end of the guard's standard input, which closes with the owner, however that ends. A run
-that ends in order undoes its changes by itself and ends its guard. What the server does not let us undo at once, such
-as a memory region that a request is still using, is left to the guard, which has more time.
+The owner holds the only other end of the guard's standard input, which closes when the owner ends for any reason. A run
+that ends normally undoes its changes itself and ends its guard. Changes that the server does not let it undo at once,
+such as a memory region that a request is still using, are left to the guard, which has more time.
 """
 
 import contextlib
@@ -33,15 +33,15 @@ _MARGIN_S = 0.5
 
 
 class Undo(NamedTuple):
-    """A call that restores what was there before. It goes to the guard, so it must pickle."""
+    """A call that restores the previous state. It is sent to the guard, so it must pickle."""
 
-    call: Callable[[], None]  # a PeerError means: try again
-    timeout_s: float  # how long the guard tries
+    call: Callable[[], None]  # PeerError: try again
+    timeout_s: float  # time for the guard's attempts
 
     def is_done(self, timeout_s: float) -> bool:
-        """Tries until the server agrees. Never raises: the error that brought us here matters more.
+        """Try until the server accepts; return whether it did. Never raises, because the original error matters more.
 
-        A server that refuses connections for a while is gone, and so is the change.
+        A server that refuses connections for a while is gone, and the change with it.
         """
         refused_ns = monotonic_ns()
         deadline = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
@@ -64,13 +64,13 @@ class Undo(NamedTuple):
 
 
 class Guard:
-    """The process that undoes our changes if we cannot; it starts with the first of them."""
+    """Process that undoes changes if their owner cannot; it starts with the first one."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def add(self, undo: Undo, keep_open: tuple[int, ...] = ()) -> None:
-        """The first call may give it files to hold open."""
+        """Add a change to undo; the first call may pass files to keep open."""
         message = pickle.dumps(undo)
         if self._process is None:
             self._process = subprocess.Popen(
@@ -79,20 +79,20 @@ class Guard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=keep_open,
-                start_new_session=True,  # what ends our whole group must not end the guard
+                start_new_session=True,  # a signal to the owner's process group must not end the guard
             )
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody ended the guard; we go on without
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed; continue without it
             self._process.stdin.write(message)
             self._process.stdin.flush()
 
     def close(self, *, is_needed: bool) -> None:
-        """End the guard, or have it undo now what it was told."""
+        """End the guard, or let it undo the changes now."""
         process, self._process = self._process, None
         if process is None:
             return
         if is_needed:
-            process.returncode = 0  # it outlives us on purpose: no ResourceWarning
+            process.returncode = 0  # it outlives this process on purpose: no ResourceWarning
         else:
             process.kill()
             process.wait()
@@ -103,12 +103,13 @@ class Guard:
 
 @contextlib.contextmanager
 def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
-    """Gives the function that undoes; a guard stands by for as long as this is open, and later if that failed."""
+    """Provide the function that undoes the change, with a guard as long as the context is open, and longer if undoing
+    fails."""
     guard, is_needed = Guard(), False
 
     def attempt() -> None:
         nonlocal is_needed
-        with within(OWNER_TIMEOUT_S + _MARGIN_S):  # a single call that hangs must not take longer either
+        with within(OWNER_TIMEOUT_S + _MARGIN_S):  # even if a single call hangs
             is_needed = not undo.is_done(OWNER_TIMEOUT_S)
 
     guard.add(undo)
@@ -118,18 +119,18 @@ def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
         guard.close(is_needed=is_needed)
 
 
-# --- the server's trace settings: changed for a run, and put back however the run ends
+# --- the server's trace settings: changed for a run, and restored however the run ends
 
 
 TRACE_OPTIONS = ("trace_level", "trace_rate", "trace_count", "log_frequency")
 
 TraceSettings = Mapping[str, tuple[str, ...]]
-"""Values by name as the server spells them; only the level may have more than one."""
+"""Values by name, in the server's spelling; only the level may have several."""
 
 
 @runtime_checkable
 class Tracer(Protocol):
-    """A server's calls to read and change what holds for all its models."""
+    """Calls of a server to read and change the global trace settings."""
 
     def trace_settings(self) -> TraceSettings: ...
 
@@ -137,14 +138,14 @@ class Tracer(Protocol):
 
 
 def asked_settings(options: "Options") -> TraceSettings:
-    """What was asked for, as the server takes it; options and settings have the same names."""
+    """Return the requested trace settings; options and settings have the same names."""
     given = {name: getattr(options, name) for name in TRACE_OPTIONS}
     return {name: (str(value),) for name, value in given.items() if value is not None}
 
 
 @contextlib.contextmanager
 def traced(tracer: Tracer, wanted: TraceSettings) -> Iterator[None]:
-    """The server with these settings; afterwards they are as they were."""
+    """Apply these settings to the server; restore the previous ones on exit."""
     try:
         before = tracer.trace_settings()
     except MissingError as error:
@@ -168,7 +169,7 @@ def _change(tracer: Tracer, wanted: TraceSettings, before: TraceSettings) -> Non
         if isinstance(error.__cause__, OSError):
             raise
         asked = ", ".join(f"{name}={','.join(values)}" for name, values in wanted.items())
-        # A Triton that was not told where to put traces cannot be made to trace.
+        # Triton cannot trace if it was started without a trace file.
         has_place = before.get("trace_mode", ("triton",)) != ("triton",) or any(before.get("trace_file", ()))
         start = "start Triton with --trace-config triton,file=trace.json"
         raise PeerError(
@@ -179,7 +180,7 @@ def _change(tracer: Tracer, wanted: TraceSettings, before: TraceSettings) -> Non
 
 def _put_back(tracer: Tracer, old: TraceSettings) -> None:
     now = tracer.trace_settings()
-    if old.items() - now.items():  # else the server had refused to change them
+    if old.items() - now.items():  # otherwise the server had refused to change them
         tracer.change_trace_settings(old)
 
 
@@ -189,9 +190,9 @@ def _put_back(tracer: Tracer, old: TraceSettings) -> None:
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    told = io.BytesIO(sys.stdin.buffer.read())  # ends when the owner is gone
+    told = io.BytesIO(sys.stdin.buffer.read())  # until the owner is gone
     undos: list[Undo] = []
-    with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the last one may have been cut off
+    with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the last one may be incomplete
         while True:
             undos.append(pickle.load(told))
     for undo in reversed(undos):

@@ -1,4 +1,4 @@
-"""What workers get of visits: how they are made, and who makes the requests of their steps."""
+"""Visits as sent to the workers: how to create them, and the callers of their steps."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -7,21 +7,21 @@ from inferometer.model.visit import Call
 
 
 class StepCaller(Protocol):
-    """The requests of one step."""
+    """Generator of the requests of one step, and reader of its answers."""
 
     def request(self, call: Call) -> bytes:
-        """Over HTTP head and body, over gRPC the message; UsageError for values that do not fit."""
+        """Return head and body for HTTP, or the message for gRPC; raise UsageError for values that do not fit."""
 
     def http_answer(self, body: bytes | bytearray, header_length: str | None) -> Any:
-        """PeerError for nonsense."""
+        """Return the answer; raise PeerError if it is malformed."""
 
     def grpc_answer(self, message: bytes) -> Any: ...
 
 
 class VisitPlan(NamedTuple):
-    """How visits are made, and what their steps are called; `callers` are those of the steps."""
+    """How to create visits, and the names and callers of their steps."""
 
     make: MakeVisit
     steps: tuple[str, ...]
     callers: tuple[StepCaller, ...]
-    origin: str = ""  # where the visit is written, for messages
+    origin: str = ""  # source of the visit, for messages
