@@ -1,1 +1,1 @@
-"""Rank 2: what the requests carry: generated values or the user's own."""
+"""Rank 2: data of the requests, generated or given by the user."""

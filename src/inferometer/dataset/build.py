@@ -1,4 +1,4 @@
-"""From what was asked to the tensors that will be sent, and what must come back for them.
+"""Construction of the tensors to send from the options, and of the expected outputs.
 
 options -> build -> Dataset, steps of one sample each -> batch -> requests of several samples
 """
@@ -25,7 +25,7 @@ def build(
     has_sessions: bool = False,
     output_tokens: int | str | None = None,
 ) -> Dataset:
-    """The dataset for the model; every mistake in options or files is a UsageError."""
+    """Return the dataset for the model; raise UsageError for mistakes in options or files."""
     if is_scheduled:
         _require_json(options)
     if any(spec.datatype == "JSON" for spec in model.inputs):
@@ -39,7 +39,7 @@ def build(
 
         return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)
-    for name in options.shapes:  # which shape a variable input may have is left to the server
+    for name in options.shapes:  # the server checks the shape of a variable input
         require_input(model, name, "--shape")
     generated = [source for source in options.sources if source in GENERATED]
     if not generated:
@@ -90,14 +90,14 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
     return read_directory(model, directories[0], options.shapes)
 
 
-# --- requests of several samples, made from steps of one, and what must come back for them
+# --- batched requests, and their expected outputs
 
 
 def batch(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step]:
-    """The different requests of stream 0, with the batch dimension in front if the model has one.
+    """Return the different requests of stream 0, with the batch dimension first if the model has one.
 
-    A generated step fills the whole batch. Given steps follow one another: request k takes `size` of them
-    from step k * size on, starting over at the end; after n / gcd(n, size) requests the cycle repeats.
+    A generated step fills the whole batch. Given steps are used in order: request k takes `size` of them
+    from step k * size on, wrapping around at the end; after n / gcd(n, size) requests the cycle repeats.
     """
     steps = dataset.streams[0]
     if model.max_batch_size == 0:
@@ -106,7 +106,7 @@ def batch(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step]:
 
 
 def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step] | None:
-    """What must come back for each request of `batch`, in the same order: outputs that all of its steps name."""
+    """Return the expected outputs of each request of `batch`, in the same order: those that all its steps name."""
     if dataset.expected is None:
         return None
     steps = dataset.expected[0]
@@ -119,19 +119,19 @@ def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[St
 
 
 def stream_steps(dataset: Dataset, model: ModelSpec) -> Streams:
-    """The requests of all streams, one sample each: what sequences are made of."""
+    """Return the requests of all streams, one sample each, for sequences."""
     return _singles(dataset.streams, model, "input", model.inputs)
 
 
 def stream_expected(dataset: Dataset, model: ModelSpec) -> Streams | None:
-    """What must come back for each request of `stream_steps`; an empty step is not checked."""
+    """Return the expected outputs of each request of `stream_steps`; an empty step is not checked."""
     if dataset.expected is None:
         return None
     return _singles(dataset.expected, model, "output", model.outputs)
 
 
 def _members(dataset: Dataset, size: int) -> list[tuple[int, ...]]:
-    """The numbers of the steps in each request."""
+    """Return the numbers of the steps in each request."""
     steps = dataset.streams[0]
     count = len(steps)
     if not dataset.is_given:
@@ -144,7 +144,7 @@ def _members(dataset: Dataset, size: int) -> list[tuple[int, ...]]:
 
 
 def _with_common_tensors(steps: Sequence[Step], numbers: tuple[int, ...]) -> dict[int, Step]:
-    """The numbered steps, each with those tensors only that all of them have."""
+    """Return the numbered steps, each reduced to the tensors that all of them have."""
     names = set.intersection(*({tensor.name for tensor in steps[number]} for number in numbers))
     return {number: tuple(tensor for tensor in steps[number] if tensor.name in names) for number in numbers}
 
@@ -161,7 +161,8 @@ def _join(
     noun: str,
     specs: Sequence[TensorSpec],
 ) -> Step:
-    """One request of the numbered steps of stream 0, which hold inputs or outputs; shape tensors have no batch."""
+    """Join the numbered steps of stream 0, which hold inputs or outputs, into one request; shape tensors have no
+    batch."""
     first = numbers[0]
     unbatched = {spec.name for spec in specs if spec.is_shape_tensor}
     for number in dict.fromkeys(numbers):

@@ -1,7 +1,7 @@
-"""Rows of files of prompts and chats -> the requests they stand for.
+"""Conversion of rows of prompt and chat files to requests.
 
-A conversation of several turns is a request for each turn of the user, which carries what was said before it, the
-file's answers included; or, in sessions, only what is new, as the server's own answers go between.
+A conversation of several turns becomes one request per user turn, which carries the preceding conversation with the
+file's answers; or, in sessions, only the new messages, because the server's own answers go in between.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ _LONGEST_MS = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How rows are to be read: `column` names the field of prompts; `count` counts the tokens of answers in the file,
-    which are then asked for."""
+    """How to read rows: `column` names the field of prompts; `count` counts the tokens of answers in the file,
+    which are then requested."""
 
     column: str | None = None
     has_sessions: bool = False
@@ -36,21 +36,21 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class RequestsRead:
-    """What the rows of a file stand for, and what to know about it."""
+    """Requests read from a file, and findings about it."""
 
     format: str
     steps: tuple[Step, ...]
-    turns: tuple[int, ...] = ()  # of each conversation
+    turns: tuple[int, ...] = ()  # number per conversation
     findings: tuple[str, ...] = ()
 
 
 def read_requests(path: str, data: bytes, reading: Reading) -> RequestsRead:
-    """What a file with this content stands for."""
+    """Read the requests from a file with this content."""
     return requests_of(path, read_rows(path, data, reading.column), reading)
 
 
 def requests_of(path: str, found: Rows, reading: Reading) -> RequestsRead:
-    """A step for each request, in the order of the file."""
+    """Convert rows to steps, one per request, in the order of the file."""
     steps: list[Step] = []
     turns: list[int] = []
     empty = 0
@@ -127,7 +127,7 @@ def _nothing_to_send(row: Row) -> UsageError:
 
 
 def _keys(conversation: Any) -> tuple[str, str]:
-    """ShareGPT's names, or those of chats, which some files have under `conversations`."""
+    """Return ShareGPT's keys, or those of chats, which some files use under `conversations`."""
     first = conversation[0] if isinstance(conversation, list) and conversation else None
     is_chat = isinstance(first, Mapping) and "role" in first
     return ("role", "content") if is_chat else ("from", "value")
@@ -155,7 +155,7 @@ def _body(row: Row) -> Tensor:
 
 
 def _messages(row: Row, name: str, who: str, what: str) -> list[dict[str, Any]]:
-    """As chats have them: who says what. Other fields of a message are kept in chats."""
+    """Return messages in the form of chats: role and content. Other fields of chat messages are kept."""
     said = row.fields[name]
     if not isinstance(said, list):
         raise row.error(f"'{name}' is not a list")
@@ -176,7 +176,7 @@ def _messages(row: Row, name: str, who: str, what: str) -> list[dict[str, Any]]:
 
 
 def _turns(row: Row, messages: Sequence[Any], reading: Reading) -> Iterator[Step]:
-    """A step for each answer that is due: after what the user said, if anybody did."""
+    """Yield a step for each user turn, which needs an answer."""
     session = str(row.fields.get("session_id", row.fields.get("id", row.place)))
     history: list[Any] = []
     new: list[Any] = []
@@ -204,7 +204,7 @@ def _messages_tensor(messages: Any) -> Tensor:
 
 
 def _with_common(row: Row, sent: Tensor) -> Step:
-    """With what any row may say besides: how many tokens to ask for, and its place in a session."""
+    """Add the fields that any row may have: the number of tokens to request, and its place in a session."""
     step = [sent]
     if sent.name != "payload" and (name := next((name for name in _ASKED if row.fields.get(name)), None)):
         step.append(_tensor("max_tokens", b"%d" % _whole(row, name)))

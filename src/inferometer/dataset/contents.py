@@ -1,6 +1,6 @@
-"""The requests of a trace or a file of prompts as columns: when, how long, what they share. Nothing is sent.
+"""Requests of a trace or a prompt file as columns: times, lengths and shared prefixes. Nothing is sent.
 
-What a prefix cache could hold of a trace with named blocks is exact; of texts, those that read them can count it.
+The tokens a prefix cache could serve are exact for a trace with named blocks; for texts, the reader counts them.
 """
 
 import json
@@ -23,23 +23,23 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A column is empty where the file says nothing; `cacheable_tokens` is None where nothing tells, and where `texts`
-    do."""
+    """Contents of a file. A column is empty if the file lacks it; `cacheable_tokens` is None if unknown, or if `texts`
+    determine it."""
 
     format: str
-    counted_in: str  # what counted the tokens: the trace itself, words, or a tokenizer's name
+    counted_in: str  # how tokens are counted: by the trace itself, in words, or by the named tokenizer
     requests: int
     times_ns: tuple[int, ...] = ()
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
     cacheable_tokens: int | None = None
-    sessions: tuple[int, ...] = ()  # requests in each
+    sessions: tuple[int, ...] = ()  # requests per session
     findings: tuple[str, ...] = ()
 
 
 def read_contents(path: str, tokenizer: Tokenizer, column: str | None = None) -> Contents:
-    """What the file holds, whatever it is."""
+    """Read the contents of a file in any supported format."""
     data = read_bytes(path)
     if _is_trace(path, data):
         return _of_trace(parse_trace(path, data))
@@ -53,7 +53,7 @@ def read_contents(path: str, tokenizer: Tokenizer, column: str | None = None) ->
 
 
 def _is_trace(path: str, data: bytes) -> bool:
-    """Whether the first line has a time, and nothing to send beside it."""
+    """Return whether the first line has a time, but no data to send."""
     first = next((line for line in split_lines(data[:1_000_000], path) if line.strip()), b"")
     if any(table.is_header(first) for table in TABLES):
         return True

@@ -1,4 +1,4 @@
-"""The inputs of a run: streams of steps, each step the tensors of one batch-1 request; the user's files of them."""
+"""Inputs of a run: streams of steps, each with the tensors of one batch-1 request; and reading of data files."""
 
 import json
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ Streams = tuple[Sequence[Step], ...]
 MALFORMED = "Input data file is malformed."
 DATA_FILE = "the data file"
 MOST_LINES = 4_000_000
-"""Of one file: each becomes a request, which takes a kilobyte or more."""
+"""Limit of lines in a file: each becomes a request, which takes a kilobyte or more."""
 UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
 
 
 @frozen
 class Dataset:
-    """`origin` is random, zero, json, directory, files or trace. Generated steps repeat to fill a batch, given ones
-    follow on.
+    """Steps of a run. `origin` is random, zero, json, directory, files or trace. Generated steps repeat to fill a
+    batch, given ones follow each other.
 
-    `expected` holds for every step the outputs that must come back; an empty step is not checked. The shape of
-    an expected tensor is a guess where neither model nor data gives one: its bytes are what counts. `times_ms` are
-    those of a fixed schedule, one for each step of stream 0. `unique` fills the places that texts have for a unique
-    start. `findings` is what to know about the data, in sentences for the user.
+    `expected` holds the expected outputs of every step; an empty step is not checked. The shape of
+    an expected tensor is a guess if neither model nor data gives one: only its bytes matter. `times_ms` are
+    those of a fixed schedule, one per step of stream 0. `unique` fills the placeholders in texts for a unique
+    prefix. `findings` are notes on the data, as sentences for the user.
     """
 
     origin: str
@@ -46,7 +46,7 @@ class Dataset:
 
 
 def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested: bool) -> None:
-    """Of another file: a flat one adds steps to stream 0, a nested one adds streams."""
+    """Add the data of another file: a flat one adds steps to stream 0, a nested one adds streams."""
     if is_nested or not streams:
         streams += more
     else:
@@ -54,13 +54,13 @@ def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested:
 
 
 def read_bytes(path: str | Path) -> bytes:
+    """Read a whole data file, or everything from a pipe."""
     check_path(path)
-    """The whole file of data, or all that a pipe sends."""
     return read_file(path, DATA, DATA_FILE)
 
 
 def parse_json(text: bytes, wrong: str, *, remedy: str = "") -> Any:
-    """The value; `wrong` begins what is said where there is none."""
+    """Parse JSON; `wrong` is the beginning of the error message."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def parse_json(text: bytes, wrong: str, *, remedy: str = "") -> Any:
 
 
 def check_lines(data: bytes, path: str | Path) -> None:
-    """Refuses a file whose lines would take far more memory than its bytes."""
+    """Refuse a file whose lines would take far more memory than its bytes."""
     if data.count(b"\n") > MOST_LINES:
         raise UsageError(
             f"{DATA_FILE} '{path}' has more than {MOST_LINES:,} lines, which exceeds the limit",
@@ -77,7 +77,7 @@ def check_lines(data: bytes, path: str | Path) -> None:
 
 
 def split_lines(data: bytes, path: str | Path) -> list[bytes]:
-    """The lines without their ends, which may be those of Windows; the last one needs none."""
+    """Split into lines, ended by LF or CRLF; the end of the last line is optional."""
     check_lines(data, path)
     lines = data.split(b"\n")
     if lines[-1] == b"":

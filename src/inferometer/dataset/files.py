@@ -1,9 +1,9 @@
-"""Inputs given one by one on the command line, `NAME=@FILE` and `NAME=value,value`, or in a directory.
+"""Inputs given individually on the command line, `NAME=@FILE` and `NAME=value,value`, or in a directory.
 
-Given one by one, each input gets a list of tensors; request k takes the k-th of every list. A list of one is used in
+Given individually, each input has a list of tensors; request k takes the k-th of every list. A list of one is used in
 all of them, and inputs that are not named get generated data.
 
-A directory has one file for each input, and for outputs that must come back; the file's name is the tensor's. Numbers
+A directory has one file per input and per expected output; the file's name is the tensor's. Numbers
 are raw little-endian bytes of a batch-1 tensor, row-major; BYTES are text with one element per line.
 """
 
@@ -50,7 +50,7 @@ from inferometer.options.options import DataOptions
 
 
 def read_files(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
-    """One stream of the given tensors, with random or zero data beside them."""
+    """Return one stream of the given tensors, completed with random or zero data."""
     given = _steps(_lists(model, options))
     named = {tensor.name for tensor in given[0]}
     rest = tuple(spec for spec in model.inputs if spec.name not in named)
@@ -105,7 +105,7 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
 
 
 def _paths(spec: TensorSpec, pattern: str) -> list[str]:
-    """The file of that name, or all that match the pattern, in the order of their names."""
+    """Return the file with that name, or all files that match the pattern, sorted by name."""
     path = os.path.expanduser(pattern)
     check_path(path)
     if os.path.exists(path) and not os.path.isdir(path):
@@ -122,12 +122,12 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
     )
 
 
-# --- what a file holds, by its ending: shape and datatype are checked, never changed silently
+# --- file formats, by suffix: shape and datatype are checked, never changed silently
 
 _FLOATS = ("FP16", "BF16", "FP32", "FP64")
-_ARRAY_TYPES = {"BF16": "float32"}  # what to save for a datatype numpy does not have
-_BF16_BITS = np.dtype("V2")  # what numpy makes of bfloat16 arrays of other packages
-_BROKEN = (  # what the parsers of arrays and archives let through when a file is damaged
+_ARRAY_TYPES = {"BF16": "float32"}  # type to save for a datatype that numpy lacks
+_BF16_BITS = np.dtype("V2")  # numpy's type for bfloat16 arrays of other packages
+_BROKEN = (  # errors raised by the parsers of arrays and archives for a damaged file
     ValueError, TypeError, KeyError, EOFError, SyntaxError, RuntimeError, MemoryError, OSError, AttributeError,
     BadZipFile, TokenError, zlib.error, struct.error,
 )  # fmt: skip
@@ -142,7 +142,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The input, where its data is (a path, or the values themselves), and its shape if it is known."""
+    """The input, its source (a path, or the values themselves), and its shape if known."""
 
     spec: TensorSpec
     source: str
@@ -150,7 +150,7 @@ class Wanted:
 
     @property
     def asked(self) -> Shape | None:
-        """What --shape says, which goes before the form of the data."""
+        """The shape from --shape, which takes precedence over that of the data."""
         return self.shape if self.spec.is_dynamic else None
 
     def misfit(self, found: str, *, remedy: str = "") -> UsageError:
@@ -166,7 +166,7 @@ class Wanted:
 
 
 def read_raw(wanted: Wanted) -> list[Tensor]:
-    """The bytes of the file: one element of BYTES, or numbers as they lie in memory."""
+    """Read the bytes of the file: one element of BYTES, or binary numbers."""
     data = read_bytes(wanted.source)
     if wanted.spec.datatype == "BYTES":
         return [_flat(wanted, encode("BYTES", [data]), 1)]
@@ -182,7 +182,7 @@ def read_raw(wanted: Wanted) -> list[Tensor]:
 
 
 def read_text(wanted: Wanted) -> list[Tensor]:
-    """A tensor of one element for each line."""
+    """Read a tensor of one element per line."""
     if wanted.spec.datatype == "UINT8":
         return read_raw(wanted)
     if wanted.spec.datatype != "BYTES":
@@ -196,7 +196,7 @@ def read_text(wanted: Wanted) -> list[Tensor]:
 
 
 def read_npy(wanted: Wanted) -> list[Tensor]:
-    """The array, or each of its rows where it has one dimension more than the input."""
+    """Read the array, or each of its rows if it has one dimension more than the input."""
     data = read_bytes(wanted.source)
     if data.startswith(_ZIP):
         raise wanted.misfit("it is an .npz file, not an .npy file")
@@ -205,7 +205,7 @@ def read_npy(wanted: Wanted) -> list[Tensor]:
 
 
 def read_npz(wanted: Wanted) -> list[Tensor]:
-    """The array that has the name of the input, or the only one."""
+    """Read the array with the name of the input, or the only one."""
     data = read_bytes(wanted.source)
     if data.startswith(_NPY):
         raise wanted.misfit("it is an .npy file, not an .npz file")
@@ -223,7 +223,7 @@ def read_npz(wanted: Wanted) -> list[Tensor]:
 
 
 def read_wav(wanted: Wanted) -> list[Tensor]:
-    """The samples, frames first: integers as they are, scaled to -1..1 for floats. Bytes are sent undecoded."""
+    """Read the samples, frames first: integers unchanged, scaled to -1..1 for floats. BYTES inputs get the raw file."""
     datatype = wanted.spec.datatype
     if datatype in ("UINT8", "BYTES"):
         return read_raw(wanted)
@@ -244,7 +244,7 @@ def read_wav(wanted: Wanted) -> list[Tensor]:
 
 
 def read_literal(wanted: Wanted) -> Tensor:
-    """The values between commas; a text is one element as it is."""
+    """Parse comma-separated values; a text is a single element."""
     spec = wanted.spec
     if spec.datatype == "BYTES":
         return _flat(wanted, encode("BYTES", [wanted.source.encode(errors="surrogateescape")]), 1)
@@ -267,12 +267,12 @@ READERS = {
     ".npz": read_npz,
     ".txt": read_text,
     ".wav": read_wav,
-}  # others are taken as they are
+}  # other files are sent as they are
 
 
 @contextmanager
 def _damaged(wanted: Wanted, ending: str) -> Iterator[None]:
-    """Around all that reads an array or an archive."""
+    """Convert errors raised while reading an array or an archive."""
     try:
         yield
     except _BROKEN as error:
@@ -280,7 +280,7 @@ def _damaged(wanted: Wanted, ending: str) -> Iterator[None]:
 
 
 def _from_npy(wanted: Wanted, open_array: Callable[[], IO[bytes]]) -> list[Tensor]:
-    """The tensors of an array. Its header is checked before its values are decompressed: few bytes can stand for
+    """Return the tensors of an array. Its header is checked before its values are decompressed: few bytes can expand to
     very many."""
     with open_array() as file:
         shape, kind = _array_header(file)
@@ -294,7 +294,7 @@ def _from_npy(wanted: Wanted, open_array: Callable[[], IO[bytes]]) -> list[Tenso
 
 def _array_header(file: IO[bytes]) -> tuple[Shape, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
-    # Version 3 differs from 2 only in the letters that names of fields may have.
+    # Version 3 differs from 2 only in the characters allowed in field names.
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, kind = read(file)  # type: ignore[no-untyped-call]
     if any(dim < 0 for dim in shape):
@@ -316,7 +316,7 @@ def _check_size(wanted: Wanted, shape: Shape, kind: np.dtype[Any], *, requests: 
 
 
 def _value(spec: TensorSpec, text: str) -> bool | int | float | str:
-    """What the text says, as near to the datatype as it comes."""
+    """Parse the text as a value close to the datatype."""
     if spec.datatype == "BOOL":
         return _BOOLEANS.get(text.lower(), text)
     if _INTEGER.fullmatch(text) is not None and len(text) < 1000:
@@ -328,7 +328,7 @@ def _value(spec: TensorSpec, text: str) -> bool | int | float | str:
 
 
 def _flat(wanted: Wanted, data: bytes, elements: int, *, remedy: str = "") -> Tensor:
-    """Data without a form of its own; a single variable dimension takes what there is."""
+    """Return a tensor from flat data; a single variable dimension adapts to its size."""
     spec = wanted.spec
     shape = maybe_filled(spec, elements) if wanted.shape is None else wanted.shape
     if shape is not None and math.prod(shape) == elements:
@@ -345,7 +345,7 @@ def _flat(wanted: Wanted, data: bytes, elements: int, *, remedy: str = "") -> Te
 
 
 def _layout(wanted: Wanted, shape: Shape) -> Shape:
-    """The array's shape with the requests as its first dimension."""
+    """Return the array's shape with the requests as the first dimension."""
     asked = wanted.asked
 
     def suits(found: Shape) -> bool:
@@ -380,7 +380,7 @@ def _array_bytes(wanted: Wanted, array: NDArray[Any]) -> bytes:
     if datatype == "BYTES":
         try:
             return encode("BYTES", array.reshape(-1).tolist())
-        except (SystemError, ValueError) as error:  # as Python says it of numbers that stand for no character
+        except (SystemError, ValueError) as error:  # raised for code points that are not characters
             raise wanted.misfit(f"its strings cannot be decoded: {error}", remedy="save it again") from error
     if datatype == "BF16" and kind == _BF16_BITS:
         return array.tobytes()
@@ -395,7 +395,7 @@ def _rounded(wanted: Wanted, values: NDArray[Any]) -> bytes:
 
 
 def _arranged(wanted: Wanted, shape: Shape) -> Shape:
-    """The shape of data that has one, as the input takes it."""
+    """Return the shape of shaped data as the input requires it."""
     asked = wanted.asked
     if asked is None and fits(shape, wanted.spec):
         return shape
@@ -418,7 +418,7 @@ def _conversion(wanted: Wanted) -> str:
 
 
 def read_directory(model: ModelSpec, directory: str, shapes: Mapping[str, Shape]) -> Dataset:
-    """One stream of one step. Outputs without a file are not checked."""
+    """Read a directory as one stream of one step. Outputs without a file are not checked."""
     names = _names(directory)
     _require_known(model, directory, names)
     for spec in model.inputs:

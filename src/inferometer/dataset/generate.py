@@ -1,7 +1,7 @@
 """Random and zero data.
 
 The same seed gives the same bytes on every machine and with every numpy: only raw words of PCG64 are drawn,
-whose stream numpy guarantees, and each tensor draws from its own stream, keyed by step and input name. So an
+whose sequence numpy guarantees, and each tensor draws from its own stream, keyed by step and input name. So an
 input keeps its values when another one is added or the pool grows.
 """
 
@@ -19,13 +19,13 @@ from inferometer.model.numbers import DATATYPES, bf16_bytes, encode, little_endi
 from inferometer.model.spec import Tensor, TensorSpec
 from inferometer.options.options import DataOptions
 
-POOL_BYTES = 64 << 20  # all generated requests together, as long as there is more than one
-POOL_TENSORS = 16384  # the same
+POOL_BYTES = 64 << 20  # of all generated requests, if there is more than one
+POOL_TENSORS = 16384  # tensors of all generated requests
 _LARGEST_REQUEST = 4 << 30
 _LARGEST_TENSOR = (2 << 30) - 1
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .?!"
 _LENGTH_BYTES = 4
-_FRACTIONS = {  # the words that are drawn, how many bits of each are taken, and the floats that hold them
+_FRACTIONS = {  # type of the drawn words, bits used of each, and float type of the result
     "FP16": ("<u2", 11, "<f2"),
     "BF16": ("<u2", 8, "<f4"),
     "FP32": ("<u4", 24, "<f4"),
@@ -36,9 +36,9 @@ _FRACTIONS = {  # the words that are drawn, how many bits of each are taken, and
 def generate_steps(
     specs: tuple[TensorSpec, ...], options: DataOptions, origin: str, *, given: tuple[Step, ...] = ((),)
 ) -> tuple[Step, ...]:
-    """Tensors of these inputs, to stand beside the given ones: a step for each, or a pool beside a single one.
+    """Generate tensors of these inputs to complete the given steps: one step each, or a pool for a single given step.
 
-    Where there is nothing to vary the pool is a single step.
+    The pool is a single step if nothing varies.
     """
     if options.seed < 0:
         raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
@@ -64,7 +64,7 @@ def generate_steps(
 
 
 def pool_size(wanted: int, request_bytes: int) -> int:
-    """How many requests of this size to hold in memory."""
+    """Return the number of requests of this size to hold in memory."""
     return max(1, min(wanted, POOL_BYTES // max(1, request_bytes)))
 
 
@@ -97,7 +97,7 @@ def _varies(spec: TensorSpec, options: DataOptions, origin: str) -> bool:
 
 
 def _string(text: str) -> bytes:
-    # Bytes of a command line that are not UTF-8 arrive as lone surrogates; this gives them back as they were.
+    # Bytes of a command line that are not UTF-8 arrive as lone surrogates; this restores them.
     return text.encode(errors="surrogateescape")
 
 
@@ -116,14 +116,15 @@ def _data(spec: TensorSpec, shape: Shape, options: DataOptions, origin: str, ste
 
 
 def _draw(stream: np.random.PCG64, count: int, dtype: str) -> NDArray[Any]:
-    """That many words of an unsigned type, every value equally likely."""
+    """Draw `count` words of an unsigned type, uniformly distributed."""
     width = np.dtype(dtype).itemsize
     words: NDArray[np.uint64] = stream.random_raw(math.ceil(count * width / 8))
     return words.astype("<u8").view(dtype)[:count]
 
 
 def _numbers(stream: np.random.PCG64, count: int, datatype: str) -> bytes:
-    """Integers of the full range; fractions from 0 to 1, without 1, as fine as the datatype allows near 1."""
+    """Draw integers of the full range, or fractions from 0 up to but excluding 1, as fine as the datatype allows near
+    1."""
     if datatype in _FRACTIONS:
         words, bits, floats = _FRACTIONS[datatype]
         drawn = _fractions(_draw(stream, count, words), bits, floats)
@@ -133,7 +134,7 @@ def _numbers(stream: np.random.PCG64, count: int, datatype: str) -> bytes:
 
 
 def _fractions(words: NDArray[Any], bits: int, dtype: str) -> NDArray[Any]:
-    """The top `bits` of each word as a fraction, which the float type holds exactly."""
+    """Convert the top `bits` of each word to a fraction, which the float type represents exactly."""
     drop = words.dtype.type(words.dtype.itemsize * 8 - bits)
     result: NDArray[Any] = (words >> drop).astype(dtype) * np.dtype(dtype).type(2.0**-bits)
     return result

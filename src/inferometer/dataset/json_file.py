@@ -4,15 +4,15 @@ A step maps input names to values, and a value is one of
 
     [1, 2, 3, 4]                                  flat, row-major
     {"content": [1, 2, 3, 4], "shape": [2, 2]}
-    {"b64": "AQAAAA=="}                           raw little-endian bytes; "shape" may stand beside it
+    {"b64": "AQAAAA=="}                           raw little-endian bytes; "shape" is optional
     {"content": {"b64": "AQAAAA=="}, "shape": [1]}
 
-Beside it `validation_data`, of the same form and lengths, may hold outputs that each step must give; outputs that a
-step does not name are not compared. With a fixed schedule each step also says when it is sent: `"timestamp": [250]`,
+Optional `validation_data`, of the same form and lengths, contains the expected outputs of each step; outputs that a
+step does not name are not compared. With a fixed schedule each step also has a send time: `"timestamp": [250]`,
 in milliseconds after the start.
 
-Tensors are built while the file is read, so that memory holds little more than them. Every error keeps the
-phrase of contract 5.11, then says where: file, stream, step, tensor, expected, found.
+Tensors are built while the file is read, so that memory holds little else. Every error keeps the
+phrase of contract 5.11, followed by the position: file, stream, step, tensor, expected, found.
 """
 
 import binascii
@@ -33,7 +33,7 @@ from inferometer.dataset.shapes import Shape, data_shape, fits, format_shape, re
 from inferometer.model.numbers import DATATYPES, ElementError, count, encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
-_ELEMENT_NAMES = {  # of integers: uint8_t and so on
+_ELEMENT_NAMES = {  # for integers: uint8_t etc.
     "BOOL": "bool",
     "FP16": "half",
     "BF16": "bfloat16",
@@ -47,7 +47,7 @@ _TIMESTAMP = "timestamp"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One of the two halves of a file: the field, and which tensors of the model it may name."""
+    """One of the two parts of a file: its field, and the tensors of the model that it may name."""
 
     file: str
     field: str
@@ -67,7 +67,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the files something stands; ids count within the file."""
+    """Position in the data files; IDs count within the file."""
 
     part: _Part
     stream: int
@@ -87,17 +87,17 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What one half of a file holds; a flat list is a single stream."""
+    """Content of one part of a file; a flat list is a single stream."""
 
     is_nested: bool
     streams: list[list[Step]]
-    times_ms: list[float]  # of a schedule
+    times_ms: list[float]  # of a fixed schedule
 
 
 def read_json(
     model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape], *, is_scheduled: bool = False
 ) -> Dataset:
-    """The streams of all files."""
+    """Read the streams of all files."""
     streams: list[list[Step]] = []
     expected: list[list[Step]] = []
     times_ms: list[float] = []
@@ -119,7 +119,7 @@ def read_json(
 
 
 def read_step(model: ModelSpec, text: bytes, origin: str, shapes: Mapping[str, Shape]) -> Step:
-    """One step by itself, as it stands within a data file; `origin` is named in every error."""
+    """Read a single step in the form of a data file; every error names `origin`."""
     part = _Part(origin, "data", "input", model.name, model.inputs, shapes)
     try:
         return _step(_Place(part, 0, 0), JsonReader(BytesIO(text)))[0]
@@ -130,7 +130,7 @@ def read_step(model: ModelSpec, text: bytes, origin: str, shapes: Mapping[str, S
 def _read(
     model: ModelSpec, path: str, shapes: Mapping[str, Shape], *, is_scheduled: bool
 ) -> tuple[_Content, _Content | None]:
-    """What the file holds under `data`, and under `validation_data` if it is there."""
+    """Read the content under `data`, and under `validation_data` if present."""
     check_path(path)
     try:
         with opened(path, STREAMED, DATA_FILE) as file:
@@ -220,7 +220,7 @@ def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
 
 
 def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
-    """The step, and when it is sent where there is a schedule."""
+    """Read a step, and its send time if there is a schedule."""
     if reader.peek() != "{":
         raise place.error(MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
     specs = {spec.name: spec for spec in place.part.specs}
@@ -302,7 +302,8 @@ def _from_b64(place: _Place, reader: JsonReader) -> bytes:
     try:
         for piece in reader.pieces():
             text = rest + "".join(piece.split())
-            whole = max(0, len(text) - 1) // 4 * 4  # the last four may be padded, and come at the very end
+            # The last four may contain padding and are decoded at the end.
+            whole = max(0, len(text) - 1) // 4 * 4
             if "=" in text[:whole]:
                 raise ValueError("Excess data after padding")
             decoded.write(binascii.a2b_base64(text[:whole], strict_mode=True))
@@ -316,7 +317,7 @@ def _from_b64(place: _Place, reader: JsonReader) -> bytes:
 
 
 def _from_list(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
-    encoded = BytesIO()  # gives its buffer away without a copy
+    encoded = BytesIO()  # getbuffer() does not copy
     before = 0
     for values in reader.runs():
         try:
@@ -343,7 +344,7 @@ def _require_no_overflow(values: list[Any]) -> None:
 
 
 def _finished(spec: TensorSpec, place: _Place, data: bytes, written: Shape | None) -> Tensor:
-    """The tensor, once its size is seen to be right."""
+    """Check the size and return the tensor."""
     elements = _count(spec, place, data)
     part, shape = place.part, written
     if shape is None:
@@ -360,7 +361,7 @@ def _finished(spec: TensorSpec, place: _Place, data: bytes, written: Shape | Non
 
 
 def _count(spec: TensorSpec, place: _Place, data: bytes) -> int:
-    """Whole elements in the data; what is left over shows as a wrong size."""
+    """Return the number of whole elements in the data; a remainder shows up as a wrong size."""
     if spec.datatype != "BYTES":
         return len(data) // DATATYPES[spec.datatype].size
     try:
@@ -385,7 +386,7 @@ def _checked(spec: TensorSpec, place: _Place, shape: Any) -> Shape:
 
 
 def _describe(value: Any) -> str:
-    """A JSON value in a few words."""
+    """Describe a JSON value in a few words."""
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""JSON text of any size, read from front to back.
+"""Streaming reader of JSON text of any size.
 
-A pull parser: the caller, who knows the form of the document, asks for what must come next. Objects and lists
-are walked member by member; a list of scalars comes in runs and a long string in pieces, so that only a block of
-text and its values are in memory, however long the list is. Within a block all parsing is `json`'s own.
+A pull parser: the caller knows the form of the document and requests the expected parts. Objects and lists
+are read member by member; a list of scalars in runs and a long string in pieces, so that only a block of
+text and its values are in memory, however long the list is. Within a block, `json` does all parsing.
 """
 
 import codecs
@@ -14,48 +14,49 @@ from itertools import count
 from typing import Any, Protocol
 
 _BLOCK = 1 << 20  # bytes
-_BLOCKS_AHEAD = 1 / 16  # in sight before a run or piece is cut
-_LONGEST_TOKEN = 16  # of a number's end, a constant or an escape: what a cut may have fallen into
+_BLOCKS_AHEAD = 1 / 16  # buffered before a run or piece is split
+_LONGEST_TOKEN = 16  # characters of a number's end, a constant or an escape, which a split may have hit
 _BLANKS = re.compile(r"[ \t\n\r]*")
-_TEXTS = re.compile(r'(?:"(?:[^"\\]++|\\.)*+"[ \t\n\r]*+,[ \t\n\r]*+)++')  # whole strings before a comma
-_INSIDE = re.compile(r'(?:[^"\\]++|\\[^u]|\\u.{4})*+', re.DOTALL)  # of a string, without half an escape
+_TEXTS = re.compile(r'(?:"(?:[^"\\]++|\\.)*+"[ \t\n\r]*+,[ \t\n\r]*+)++')  # complete strings before a comma
+# Content of a string, without a partial escape.
+_INSIDE = re.compile(r'(?:[^"\\]++|\\[^u]|\\u.{4})*+', re.DOTALL)
 
 
 class JsonError(ValueError):
-    """The text is not JSON, and where."""
+    """Error with the position of invalid JSON."""
 
 
 class JsonConstant(float):
-    """NaN or Infinity as written. A plain float that is infinite was a number too large for a double."""
+    """NaN or Infinity in the text. An infinite plain float was a number too large for a double."""
 
 
 class ByteSource(Protocol):
-    """What the text comes from."""
+    """Source of the text."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class JsonReader:
-    """Each method begins at the next value and ends behind it; iterators must be read to their end."""
+    """Pull parser. Each method reads the next value; iterators must be exhausted."""
 
     def __init__(self, source: ByteSource, *, block: int = _BLOCK) -> None:
         self._source = source
         self._block = block  # bytes read at a time
         self._ahead = max(round(block * _BLOCKS_AHEAD), _LONGEST_TOKEN)
         self._decoder = json.JSONDecoder(parse_constant=JsonConstant, object_pairs_hook=_object)
-        self._bytes_before = 0  # of what is being decoded
+        self._bytes_before = 0  # before the bytes being decoded
         self._text = ""
-        self._at = 0  # in the text
-        self._counted = 0  # in the text: how far its lines are counted
-        self._lines = 0  # that end before there, those before the text included
-        self._line_begin = 0  # in the text, negative where the line began before it
-        self._is_whole = False  # nothing comes after the text
+        self._at = 0  # position in the text
+        self._counted = 0  # position up to which lines are counted
+        self._lines = 0  # lines that end before it, including discarded text
+        self._line_begin = 0  # position of the line's start; negative if before the text
+        self._is_whole = False  # the text is complete
         first = source.read(block)
         self._codec = codecs.getincrementaldecoder(json.detect_encoding(first))("surrogatepass")
         self._text = self._decode(first)
 
     def peek(self) -> str:
-        """The first character of what comes next; empty at the end."""
+        """Return the first character of the next token; empty at the end."""
         while True:
             blanks = _BLANKS.match(self._text, self._at)
             self._at = blanks.end() if blanks is not None else self._at
@@ -64,7 +65,7 @@ class JsonReader:
             self._fill(1)
 
     def names(self) -> Iterator[str]:
-        """The keys of an object; the caller takes the value after each."""
+        """Yield the keys of an object; the caller reads the value after each."""
         seen: set[str] = set()
         for _ in self._members("{", "}"):
             if self.peek() != '"':
@@ -80,19 +81,19 @@ class JsonReader:
             yield name
 
     def items(self) -> Iterator[int]:
-        """The numbers of a list's members; the caller takes the value after each."""
+        """Yield the indexes of a list's members; the caller reads the value after each."""
         for number in self._members("[", "]"):
             if self.peek() == "]":
                 raise self.error("Expecting value")
             yield number
 
     def runs(self) -> Iterator[list[Any]]:
-        """The scalars of a list, many at a time. After a run that holds a list or an object, nothing can follow."""
+        """Yield the scalars of a list in runs. A run that contains a list or an object is the last one."""
         for _ in self._members("[", "]"):
             yield self._run()
 
     def pieces(self) -> Iterator[str]:
-        """A string, in parts; a surrogate pair written as two escapes may be cut."""
+        """Yield a string in parts; a surrogate pair written as two escapes may be split."""
         line, column = self._position(self._at)
         self._take('"')
         while True:
@@ -114,7 +115,7 @@ class JsonReader:
                 raise JsonError(f"line {line}, column {column}: Unterminated string starting here")
 
     def value(self) -> Any:
-        """One value, whole."""
+        """Read one complete value."""
         self.peek()
         while True:
             try:
@@ -134,12 +135,12 @@ class JsonReader:
             self._fill(2 * (len(self._text) - self._at) + _LONGEST_TOKEN)
 
     def glance(self) -> Any:
-        """A scalar, or an empty list or object for one that is not read: enough to say what was found."""
+        """Return a scalar, or an empty list or object in place of an unread one, for error messages."""
         begin = self.peek()
         return [] if begin == "[" else {} if begin == "{" else self.value()
 
     def end(self) -> None:
-        """Nothing may come any more."""
+        """Check that no text follows."""
         if self.peek():
             raise self.error("Extra data")
 
@@ -148,7 +149,7 @@ class JsonReader:
         return JsonError(f"line {line}, column {column}: {reason}")
 
     def _run(self) -> list[Any]:
-        """As many members as are in sight, at least one, up to the comma or bracket after them."""
+        """Read all buffered members, at least one, up to the comma or bracket after them."""
         self._fill(self._ahead)
         end = self._text.find("]", self._at)
         end = end if end >= 0 else self._text.rfind(",", self._at)
@@ -165,7 +166,7 @@ class JsonReader:
         return values
 
     def _parse(self, text: str, begin: int) -> Any:
-        """A value cut out of the text, whose first character stands for the one at `begin`."""
+        """Parse a value extracted from the text at `begin`."""
         try:
             return self._decoder.decode(text)
         except json.JSONDecodeError as error:
@@ -179,7 +180,7 @@ class JsonReader:
         self._at += 1
 
     def _members(self, begin: str, end: str) -> Iterator[int]:
-        """Stops before each member of an object or list, which the caller takes; ends behind the closing bracket."""
+        """Yield before each member of an object or list, which the caller reads; end after the closing bracket."""
         self._take(begin)
         if self.peek() == end:
             self._at += 1
@@ -194,7 +195,7 @@ class JsonReader:
                 return
 
     def _fill(self, least: int) -> None:
-        """Reads until that many characters are in sight, or the end."""
+        """Buffer at least that many characters, or all up to the end."""
         in_sight = len(self._text) - self._at
         if self._is_whole or in_sight >= least:
             return
@@ -219,7 +220,7 @@ class JsonReader:
         return text
 
     def _position(self, at: int) -> tuple[int, int]:
-        """Line and column of a place that no earlier call was beyond: lines are counted once."""
+        """Return line and column of a position; positions must not decrease, since lines are counted once."""
         if lines := self._text.count("\n", self._counted, at):
             self._lines += lines
             self._line_begin = self._text.rindex("\n", self._counted, at) + 1
@@ -228,7 +229,7 @@ class JsonReader:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict of the pairs; a key that comes twice would lose data silently."""
+    """Return a dict of the pairs; refuse duplicate keys, which would silently lose data."""
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)

@@ -1,4 +1,4 @@
-"""Lengths of prompts and answers, drawn as they were asked for: same seed, same lengths."""
+"""Lengths of prompts and answers, drawn from the requested distribution: same seed, same lengths."""
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from inferometer.dataset.dataset import read_bytes, split_lines
 from inferometer.options.lengths import LONGEST, Lengths, log_parameters, parse_lengths
 
 Pair = tuple[int, int | None]
-"""Tokens of a prompt, and of its answer where that is said."""
+"""Tokens of a prompt, and of its answer if given."""
 
 _INPUTS = ("input", "input_tokens", "input_length", "prompt", "prompt_tokens", "prompt_length", "isl", "in")
 _OUTPUTS = (
@@ -29,14 +29,14 @@ _SHAPE = "write one number per line, or a pair prompt,answer; the first line may
 
 @dataclass(frozen=True, slots=True)
 class LengthRules:
-    """What was asked of prompts and of answers; `output` is None where the server decides, or the prompts say."""
+    """Requested lengths of prompts and answers; `output` is None if the server decides or the prompts define it."""
 
     prompt: int | str
     output: int | str | None = None
 
 
 def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
-    """So many; a file gives all it has, in its order."""
+    """Draw `count` pairs; a file gives all its pairs, in order."""
     prompts = parse_lengths("--prompt-tokens", asked.prompt)
     pairs = _pairs(prompts, count, Random(f"prompts {seed}"), "--prompt-tokens")
     if asked.output is None:
@@ -53,7 +53,7 @@ def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
 
 
 def draw_outputs(asked: int | str, count: int, seed: int) -> list[int]:
-    """Lengths of so many answers; those of a file are repeated."""
+    """Draw the lengths of `count` answers; those of a file repeat."""
     name = "--output-tokens"
     pairs = _pairs(parse_lengths(name, asked), count, Random(f"outputs {seed}"), name)
     if any(output is not None for _, output in pairs):
@@ -81,7 +81,7 @@ _DRAWS: Mapping[str, Callable[[Lengths, Random], Callable[[], float]]] = {
 
 
 def _length(once: Callable[[], float], name: str) -> int:
-    """Rounded; what is below 1 is drawn again."""
+    """Draw a rounded length; redraw values below 1."""
     while True:
         found = once()
         if found > LONGEST:
@@ -129,7 +129,7 @@ def _is_length(cell: str) -> bool:
 
 
 def _columns(path: str, name: str, titles: list[str]) -> Sequence[int]:
-    """Where the lengths stand, by names; of one or two columns any names will do."""
+    """Return the columns of the lengths, by name; with one or two columns any names are accepted."""
     low = [title.lower().replace(" ", "_") for title in titles]
     found = [
         next((at for at, title in enumerate(low) if title in known), -1) for known in (_INPUTS, _OUTPUTS)

@@ -1,8 +1,8 @@
-"""Requests whose body is a JSON document: given whole, made of prompts in a file, or made of generated prompts.
+"""Requests with a JSON body: given as a whole, or built from prompts in a file or from generated prompts.
 
 A step holds one of the tensors `payload` (the body itself, compact JSON), `messages` (a chat, JSON) and `prompt`
-(text), or `query` (text) with `documents` (a list, JSON). Beside messages and prompts it may hold `max_tokens`, the
-most tokens of the answer. Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the
+(text), or `query` (text) with `documents` (a list, JSON). With messages and prompts it may also hold `max_tokens`, the
+maximum tokens of the answer. With a payload the data may have `session_id`, and `delay`: the milliseconds between the
 answer and the next turn of its session.
 """
 
@@ -43,7 +43,7 @@ def build_payloads(
     has_sessions: bool = False,
     output_tokens: int | str | None = None,
 ) -> Dataset:
-    """One stream of steps, or the streams that the data file has."""
+    """Return one stream of steps, or the streams of the data file."""
     files = [source for source in options.sources if source not in GENERATED]
     sources = {
         "--input-data": files or None,
@@ -72,7 +72,7 @@ def build_payloads(
 
 
 def read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool = False) -> Dataset:
-    """The steps of files of payloads, or of rows."""
+    """Read the steps from files of payloads or of rows."""
     streams: list[list[Step]] = []
     findings: list[str] = []
     for path in paths:
@@ -92,7 +92,7 @@ def read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool = Fa
 
 
 def parse_payloads(path: str, data: bytes) -> tuple[list[list[Step]], bool]:
-    """The streams of a document of payloads, and whether it has lists of them."""
+    """Parse the streams of a payload document, and whether it is nested."""
     rows = _rows(path, data)
     is_nested = all(isinstance(row, list) for row in rows)
     parts = rows if is_nested else [rows]
@@ -152,7 +152,7 @@ def _step(path: str, stream: int, number: int, row: Any) -> Step:
 
 
 def _single(key: str, value: Any, where: str) -> str | int | float:
-    """The one value of a list of one."""
+    """Return the value of a one-element list."""
     found = value[0] if isinstance(value, list) and len(value) == 1 else value
     if key == "session_id":
         what, is_right = "a name", type(found) in (str, int)
@@ -173,8 +173,8 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
 #     {"data": [[{"chunk": "a"}, {"chunk": "b"}]]}          one call of two messages
 #     {"data": [{"message_generator": "make-messages 3"}]}  one call of the messages that a command writes
 #
-# What a command writes is read as the classic tool does: each message after its length, four bytes in this machine's
-# order. A message of a step is the tensor `message`, of datatype JSON or, as a command wrote it, BYTES.
+# The output of a command is read as by the classic tool: each message after its length, four bytes in native byte
+# order. A message of a step is the tensor `message`, of datatype JSON or, from a command, BYTES.
 
 GENERATOR = "message_generator"
 GENERATOR_S = 60
@@ -183,7 +183,7 @@ _SHAPE = 'write {"data": [{...}, {...}]} with a message or a list of messages in
 
 
 def build_messages(options: DataOptions) -> Dataset:
-    """The calls in the files; without a file there is one call that nothing is said about."""
+    """Return the calls in the files; without a file, one empty call."""
     files = [source for source in options.sources if source not in GENERATED]
     if not files:
         return Dataset("random", (((),),))
@@ -212,7 +212,7 @@ def _call(path: Path, number: int, row: Any) -> Step:
 
 
 def _generated(command: Any, where: str) -> Step:
-    """The classic tool writes the command as a string or as a list with one."""
+    """Run a command given as a string or, as the classic tool allows, as a list with one string."""
     text = command[0] if isinstance(command, list) and len(command) == 1 else command
     if not isinstance(text, str):
         raise UsageError(f"{where}: '{GENERATOR}' is not a command", remedy="give one string")

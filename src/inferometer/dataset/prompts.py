@@ -1,6 +1,6 @@
-"""Prompts that are made: their lengths, the prefixes they share, and the unique start of each request.
+"""Generated prompts: their lengths, shared prefixes, and the unique prefix of each request.
 
-prefix, one of a pool     unique start     words at random
+prefix, one of a pool     unique prefix    random words
 shared by many requests   of every send    of every prompt
 """
 
@@ -21,17 +21,17 @@ from inferometer.model.unique import MARK, Unique, maybe_unique
 from inferometer.options.lengths import parse_lengths
 from inferometer.options.options import DataOptions
 
-POOL = 128  # different prompts of one length that are made
-DRAWN = 2048  # of drawn lengths: so many that their quantiles are those of the distribution
-MOST_TOKENS = 8_000_000  # of all prompts together; there are fewer of long ones,
-FEWEST = 16  # but so many at least
-LONGEST_FILE = 50_000_000  # tokens of all prompts whose lengths stand in a file: each line is one
+POOL = 128  # different generated prompts of one length
+DRAWN = 2048  # prompts of drawn lengths: enough to match the quantiles of the distribution
+MOST_TOKENS = 8_000_000  # of all prompts in total; there are fewer long ones,
+FEWEST = 16  # but at least this many
+LONGEST_FILE = 50_000_000  # tokens of all prompts with lengths from a file: one prompt per line
 TOKENS_OF_A_PROMPT = 100
 _OF_A_TEXT = ("prompt", "input")
 
 
 def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
-    """As many as it takes for the lengths that were asked for."""
+    """Generate as many prompts as the requested lengths need."""
     tokenizer = open_tokenizer(options.tokenizer)
     unique = None if options.repeat_prompts else _unique(tokenizer)
     prefixes = _prefixes(options, tokenizer)
@@ -48,8 +48,8 @@ def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
 
 
 def with_lengths(steps: Sequence[Step], output: int | str | None, seed: int) -> tuple[Step, ...]:
-    """Given prompts, with the lengths of answers that were asked for as a distribution; those that have one keep it."""
-    if not isinstance(output, str):  # one number is the same in every request
+    """Add answer lengths from a requested distribution to given prompts; those that have one keep it."""
+    if not isinstance(output, str):  # a single number applies to every request
         return tuple(steps)
     drawn = draw_outputs(output, len(steps), seed)
     return tuple(
@@ -89,7 +89,7 @@ def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
 
 
 def _prefixes(options: DataOptions, tokenizer: Tokenizer) -> list[str]:
-    """The texts; an empty one where none is asked for."""
+    """Return the prefixes; a single empty one if none is requested."""
     if options.prefix_tokens is None:
         return [""]
     return [
@@ -99,13 +99,13 @@ def _prefixes(options: DataOptions, tokenizer: Tokenizer) -> list[str]:
 
 
 def _chosen(options: DataOptions, count: int) -> list[int]:
-    """Which prefix each prompt has: the n-th most popular of a pool is drawn with weight 1/n^s."""
+    """Choose the prefix of each prompt: the n-th most popular of a pool is drawn with weight 1/n^s."""
     pool = options.prefix_pool or 1
     weights = [rank ** -(options.prefix_zipf or 0.0) for rank in range(1, pool + 1)]
     return Random(f"prefixes {options.seed}").choices(range(pool), weights, k=count)
 
 
-# --- unique starts
+# --- unique prefixes
 
 
 def _unique(tokenizer: Tokenizer) -> Unique:
@@ -119,7 +119,7 @@ def _unique(tokenizer: Tokenizer) -> Unique:
 
 
 def with_unique_starts(dataset: Dataset, options: DataOptions) -> Dataset:
-    """Prompts of the user's, each with a place for a unique start before its first text."""
+    """Add a placeholder for a unique prefix before the first text of each given prompt."""
     unique = _unique(open_tokenizer(options.tokenizer))
     place = unique.place(unique.tokens)
     streams = tuple(
@@ -153,7 +153,7 @@ def _started_tensor(tensor: Tensor, place: str) -> Tensor:
 
 
 def _first_text(document: Any) -> tuple[Any, Any]:
-    """What holds the first text that a model reads, and where; None where there is none."""
+    """Return the container of the first text that a model reads, and its key; None if there is none."""
     if isinstance(document, list):
         if document and isinstance(document[0], str):
             return document, 0
@@ -170,20 +170,20 @@ def _first_text(document: Any) -> tuple[Any, Any]:
     return None, None
 
 
-# --- what a prompt is, to a reader of its tokens
+# --- texts of prompts
 
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """The text of a request. That before its unique start may be shared, that behind it cannot be."""
+    """The text of a request. The part before its unique prefix may be shared, the part after it cannot."""
 
     before: str
-    start: int = 0  # tokens of the unique start; 0 without one
+    start: int = 0  # tokens of the unique prefix; 0 if none
     after: str = ""
 
 
 def text_of(step: Step, unique: Unique | None) -> PromptText:
-    """All texts of the step that a model reads, in their order."""
+    """Return all texts of the step that a model reads, in order."""
     text = "\n".join(_texts(step))
     if unique is None or MARK not in text:
         return PromptText(text)

@@ -1,4 +1,4 @@
-"""Traces to replay: one JSON object per line that says when a request is sent and, if it likes, what it carries.
+"""Traces to replay: one JSON object per line with the send time of a request and, optionally, its data.
 
     {"timestamp": 250}                            milliseconds
     {"timestamp_s": 0.25, "step": 3}              seconds; the data's step 3, counted from 0
@@ -6,9 +6,9 @@
     {"timestamp": 250, "data": {"INPUT": [1]}}    its own data, written as a step of a data file
     {"timestamp": 250, "input_length": 700, "output_length": 20, "hash_ids": [3, 8]}
 
-The last one is a line of a Mooncake trace: lengths in tokens, and names of the blocks of 512 tokens that the prompt is
-made of. `trace_tables` has the traces that are CSV files. Only the distances between the times count. Lines may be in
-any order; blank ones and other keys are passed over.
+The last one is a line of a Mooncake trace: lengths in tokens, and names of the 512-token blocks that form the
+prompt. `trace_tables` reads traces in CSV files. Only the differences between times matter. Lines may be in
+any order; blank lines and other keys are ignored.
 """
 
 import json
@@ -32,7 +32,8 @@ _FORMATS = "give JSON lines with a timestamp, or a CSV file whose first line is 
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One line: `time_ns` counts from the first request. What its prompt is like counts where it has no other data."""
+    """One line of a trace: `time_ns` counts from the first request. The description of its prompt applies if it has no
+    other data."""
 
     time_ns: int
     line: int
@@ -43,13 +44,13 @@ class TraceLine:
 
     @property
     def is_plain(self) -> bool:
-        """It leaves to the dataset what is sent."""
+        """Whether the dataset determines the data to send."""
         return self.step is None and self.stream is None and self.data is None
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """In the order of the times."""
+    """A trace, sorted by time."""
 
     path: str
     entries: tuple[TraceLine, ...]
@@ -57,7 +58,7 @@ class Trace:
 
     @property
     def has_tokens(self) -> bool:
-        """Every line says how long its prompt is."""
+        """Whether every line has the length of its prompt."""
         return all(entry.tokens is not None for entry in self.entries)
 
     def error(self, entry: TraceLine, detail: str, *, remedy: str = "") -> UsageError:
@@ -65,7 +66,7 @@ class Trace:
 
 
 def read_trace(path: str, *, speed: float = 1.0) -> Trace:
-    """The trace in a file; at speed 2 it takes half the time."""
+    """Read the trace in a file; at speed 2 it takes half the time."""
     return parse_trace(path, read_bytes(path), speed=speed)
 
 
@@ -89,7 +90,7 @@ def parse_trace(path: str, data: bytes, *, speed: float = 1.0) -> Trace:
 
 
 def _entries(path: str, lines: list[bytes]) -> tuple[str, list[TraceLine]]:
-    """What the format is called, and the lines; which format it is the first line says."""
+    """Return the name of the format, determined by the first line, and the lines."""
     if table := next((table for table in TABLES if lines and table.is_header(lines[0])), None):
         rows = read_table(path, lines, table)
         return table.name, [TraceLine(row.time_ns, row.line, tokens=row.tokens) for row in rows]

@@ -1,4 +1,4 @@
-"""Files of prompts and chats as rows of named fields, whatever they are written in; their content says what that is.
+"""Rows of named fields from files of prompts and chats; the format is detected from the content.
 
     JSON lines      an object per line
     JSON            a list of objects, such as ShareGPT's
@@ -6,7 +6,7 @@
     Parquet         needs pyarrow
     text            a prompt per line
 
-Errors name the file and the line (or, where there are no lines, the entry or row, counted from 1).
+Errors name the file and the line (or, without lines, the entry or row, counted from 1).
 """
 
 import csv
@@ -31,7 +31,7 @@ ACCEPTED = (
 A_TRACE = "replay a trace with --replay FILE; inferometer inspect FILE shows its requests"
 _OTHER_FIELDS = ("id", "session_id", "delay", "max_tokens", "output_length", "output_tokens", "url")
 _PARQUET = b"PAR1"
-_BATCH = 256  # rows of a Parquet file in memory at a time, besides those that were read
+_BATCH = 256  # rows of a Parquet file decoded at a time
 _LIST = re.compile(rb"\s*\[\s*\{")
 _DICTIONARY = re.compile(r"dictionary<values=(?:((?:large_)?(?:string|binary))|u?int\d+|float|double|bool),")
 _NUMBER_SIZE = 8
@@ -39,7 +39,7 @@ _NUMBER_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What stands in one place of a file."""
+    """A row and its position in the file."""
 
     place: str
     fields: Mapping[str, Any]
@@ -50,14 +50,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Of one file; `format` is its name for people."""
+    """Rows of one file; `format` is the display name of its format."""
 
     format: str
     rows: Sequence[Row]
 
 
 def is_rows(path: str, data: bytes) -> bool:
-    """Whether a file of data holds rows; otherwise it is one document, as the classic tool has it, or a mistake."""
+    """Return whether a data file contains rows; otherwise it is a single document, as in the classic tool, or
+    invalid."""
     if data.startswith(_PARQUET) or _LIST.match(data) or path.lower().endswith(".csv"):
         return True
     if not data.lstrip().startswith(b"{"):
@@ -67,12 +68,12 @@ def is_rows(path: str, data: bytes) -> bool:
     except RecursionError:
         return False
     except ValueError as error:
-        return "Extra data" in str(error)  # after the first line
+        return "Extra data" in str(error)  # more JSON after the first line
     return bool(set(document) & {*CHAT_FIELDS, *PROMPT_FIELDS, "input_length"})
 
 
 def read_rows(path: str, data: bytes, column: str | None = None) -> Rows:
-    """The rows of a file with this content; `column` names the field of the prompts, if the user did."""
+    """Read the rows of a file with this content; `column` is the field of the prompts, if the user named one."""
     if data.startswith(_PARQUET):
         found = Rows("Parquet", tuple(_parquet(path, data, column)))
     elif _LIST.match(data):
@@ -87,7 +88,7 @@ def read_rows(path: str, data: bytes, column: str | None = None) -> Rows:
 
 
 def _lines(path: str, data: bytes) -> Iterator[Row]:
-    """Texts, and objects where a line begins like one."""
+    """Yield lines as texts, or as objects if they begin like one."""
     for number, line in enumerate(split_lines(data, path), start=1):
         if not line.strip():
             continue
@@ -159,7 +160,7 @@ def _require_prompts(path: str, names: Sequence[str], column: str | None) -> Non
 
 
 def _parquet(path: str, data: bytes, column: str | None) -> Iterator[Row]:
-    """Only the columns that are needed, a few rows at a time: a compressed value may stand for very many bytes."""
+    """Read only the required columns, a few rows at a time: a compressed value may expand to very many bytes."""
     try:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException, BufferReader
@@ -205,9 +206,9 @@ def _unpacked_size(path: str, values: Any) -> int:
 
 
 def _declared(metadata: Any) -> int:
-    """Bytes without compression, as the file says; it may say too little.
+    """Return the uncompressed size declared by the file, which may be too low.
 
-    Those of all columns: pyarrow aborts the process where it is asked for a single column that is damaged.
+    It covers all columns: pyarrow aborts the process when queried about a single damaged column.
     """
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 

@@ -1,4 +1,4 @@
-"""Which shape an input is sent with, and what to say when there is none."""
+"""Choice of the shape of an input, and the error if there is none."""
 
 import math
 import shlex
@@ -16,14 +16,14 @@ def format_shape(shape: Sequence[int]) -> str:
 
 
 def fits(shape: Shape, spec: TensorSpec) -> bool:
-    """Whether the model takes the shape: same rank, and the same size where the model fixes one."""
+    """Return whether the model accepts the shape: same rank, and the same size in fixed dimensions."""
     return len(shape) == len(spec.shape) and all(
         mine == theirs or theirs < 0 for mine, theirs in zip(shape, spec.shape, strict=True)
     )
 
 
 def require_input(model: ModelSpec, name: str, option: str) -> TensorSpec:
-    """The input of that name, which an option gives."""
+    """Return the input that an option names."""
     inputs = {spec.name: spec for spec in model.inputs}
     if name not in inputs:
         known = ", ".join(f"'{known}'" for known in inputs)
@@ -35,12 +35,12 @@ def require_input(model: ModelSpec, name: str, option: str) -> TensorSpec:
 
 
 def maybe_shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape | None:
-    """The shape known without looking at data: the one given, or the model's own if it is fixed."""
+    """Return the shape known without data: the given one, or the model's own if it is fixed."""
     return shapes.get(spec.name) if spec.is_dynamic else spec.shape
 
 
 def maybe_filled(spec: TensorSpec, elements: int) -> Shape | None:
-    """The model's shape with its variable dimension as large as that many elements need, if there is one way."""
+    """Return the model's shape with its variable dimension fitted to that many elements, if this is unambiguous."""
     fixed = math.prod(dim for dim in spec.shape if dim >= 0)
     variable = sum(dim < 0 for dim in spec.shape)
     if variable == 0 or elements == fixed:
@@ -53,7 +53,7 @@ def maybe_filled(spec: TensorSpec, elements: int) -> Shape | None:
 def data_shape(
     spec: TensorSpec, elements: int, shapes: Mapping[str, Shape], *, is_input: bool, place: str
 ) -> Shape:
-    """Of data that has no shape of its own: the known one, or for outputs, which are only compared, one it fills."""
+    """Return the shape of flat data: the known one, or for outputs, which are only compared, one that fits."""
     shape = maybe_shape(spec, shapes)
     if shape is None and is_input:
         raise dynamic_shape_error(spec, elements=elements, place=place)
@@ -62,9 +62,9 @@ def data_shape(
 
 
 def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place: str = "") -> UsageError:
-    """The error for a variable shape nobody filled in, with a line that would work.
+    """Return the error for a missing variable shape, with a working example.
 
-    `elements` is the size of the data that is there; without any, a file would bring both.
+    `elements` is the size of the data, if any; without data, a file would provide both.
     """
     example = shlex.quote(f"{spec.name}:{','.join(map(str, _example(spec.shape, elements)))}")
     file = shlex.quote(f"{spec.name}=@FILE")
@@ -78,7 +78,8 @@ def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place:
 
 
 def _example(shape: Shape, elements: int | None) -> Shape:
-    """Ones for the variable dimensions; the last of them takes all elements if their number is known."""
+    """Return an example shape: 1 for variable dimensions, and the last one fitted to the elements if their number is
+    known."""
     example = [1 if dim < 0 else dim for dim in shape]
     last = max(index for index, dim in enumerate(shape) if dim < 0)
     fixed = math.prod(example)

@@ -1,11 +1,11 @@
 """Texts of an exact number of tokens, with the tokenizer of the model that will read them.
 
-Such a text is made of safe words: each is one token of its own, wherever it stands and whatever stands before it. Then
-counts add up when texts are joined, and texts that begin alike begin with the same tokens. Which words of a vocabulary
-are safe is found by encoding: every one alone, and every one after every other. Most tokenizers never join
-what stands on two sides of a blank, so words with a blank before them are tried first, bare ones after that.
+Such a text consists of safe words: each is a single token in any position and after any other word. Then counts add up
+when texts are joined, and texts with a common beginning have common first tokens. Safe words of a vocabulary are found
+by encoding every word alone, and every word after every other. Most tokenizers never merge text across a blank, so
+words with a leading blank are tried first, then bare ones.
 
-Tokens that a server adds (the beginning of a text, the template of a chat) are not tokens of the text.
+Tokens that a server adds (begin-of-text, chat template) are not tokens of the text.
 """
 
 import random
@@ -21,7 +21,7 @@ from inferometer.base.reading import ANSWER, read_file
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
 
-MOST_WORDS = 256  # every ordered pair of them is encoded once
+MOST_WORDS = 256  # every ordered pair is encoded once
 FEWEST_WORDS = 8
 _CANDIDATES = 4096
 _FILE = "tokenizer.json"
@@ -30,7 +30,7 @@ _INSTALL = "pip install 'inferometer[llm]', or leave out --tokenizer to count wo
 
 
 class Tokenizer(Protocol):
-    """Counts the tokens of texts, and makes texts of a number of tokens."""
+    """Counter of tokens, and generator of texts with a given number of tokens."""
 
     @property
     def name(self) -> str:
@@ -38,28 +38,28 @@ class Tokenizer(Protocol):
 
     @property
     def is_exact(self) -> bool:
-        """Whether its tokens are those of a model."""
+        """Whether its tokens are those of a real model."""
 
     @property
     def words(self) -> Sequence[str]:
-        """Texts of one token each that may be joined in any order."""
+        """Texts of one token each that can be joined in any order."""
 
     def count(self, text: str) -> int:
-        """Tokens of the text alone, without those that begin or end what a model reads."""
+        """Return the tokens of the text alone, without special tokens at its beginning or end."""
 
     def text(self, tokens: int, draw: random.Random) -> str:
-        """A text of exactly so many tokens. Counts of such texts add up when they are joined in any order, and the
-        tokens of a shared beginning are the same."""
+        """Return a text of exactly this many tokens. Counts of such texts add up when they are joined in any order, and
+        the tokens of a shared beginning are the same."""
 
 
 @cache
 def open_tokenizer(path: str | None) -> Tokenizer:
-    """The tokenizer in this file or folder; without one, words count as tokens."""
+    """Open the tokenizer in this file or folder; without one, words count as tokens."""
     return WordCounter() if path is None else TokenizerFile(path)
 
 
 class WordCounter:
-    """Without a tokenizer: a common word counts as one token, which it is to most models."""
+    """Fallback without a tokenizer: a common word counts as one token, as in most models."""
 
     name = "words"
     is_exact = False
@@ -75,7 +75,7 @@ class WordCounter:
 
 
 class TokenizerFile:
-    """A tokenizer.json, read by the library of that name."""
+    """A tokenizer.json, read by the `tokenizers` library."""
 
     is_exact = True
 
@@ -134,7 +134,7 @@ def _safe_words(encoder: "Encoder", name: str) -> tuple[str, ...]:
 
 
 def _candidates(encoder: "Encoder") -> list[str]:
-    """Words of the vocabulary, the most suitable first: common ones, then others in small letters, then any."""
+    """Return words of the vocabulary, most suitable first: common words, then other lower-case ones, then any."""
     ids = sorted(encoder.get_vocab(with_added_tokens=False).values())
     texts = (encoder.decode([number], skip_special_tokens=False) for number in ids)
     common = set(COMMON)
@@ -151,7 +151,7 @@ def _candidates(encoder: "Encoder") -> list[str]:
 
 
 def _single(encoder: "Encoder", words: list[str]) -> list[str]:
-    """Those that are a token of their own; if there are enough, only those that are one without their blank too, as
+    """Return words that are a single token; if there are enough, only those that remain one without their blank, as
     some servers strip prompts."""
     known: set[int] = set()
     found: list[str] = []
@@ -165,7 +165,7 @@ def _single(encoder: "Encoder", words: list[str]) -> list[str]:
 
 
 def _apart(encoder: "Encoder", words: Sequence[str]) -> list[str]:
-    """Of these the first that never merge: each keeps its token after each other one, and within a long text."""
+    """Return the first words that never merge: each keeps its token after every other one, and within a long text."""
     found = list(words[:MOST_WORDS])
     while len(found) >= FEWEST_WORDS:
         wrong = _merging(encoder, found)
@@ -176,10 +176,10 @@ def _apart(encoder: "Encoder", words: Sequence[str]) -> list[str]:
 
 
 def _merging(encoder: "Encoder", words: list[str]) -> set[str]:
-    """Words to leave out so that texts of the others are a token a word; none when they already are.
+    """Return words to remove so that texts of the others have one token per word; empty if they already do.
 
-    The first word of a text may have a token of another form, with a blank that the tokenizer puts before it: then it
-    may also merge in another way.
+    The first word of a text may have a different token, with a blank that the tokenizer inserts before it: then it
+    may also merge differently.
     """
     start = words[0]
     firsts = {word: _ids(encoder, word)[0] for word in words}
@@ -200,7 +200,7 @@ def _merging(encoder: "Encoder", words: list[str]) -> set[str]:
 
 
 def _cover(clashes: dict[str, set[str]]) -> set[str]:
-    """Few words that have a part in every clash."""
+    """Return a small set of words that covers every clash."""
     left: set[str] = set()
     while True:
         open_clashes = {word: len(others - left) for word, others in clashes.items() if word not in left}
@@ -211,14 +211,14 @@ def _cover(clashes: dict[str, set[str]]) -> set[str]:
 
 
 def _walk(words: Sequence[str]) -> Iterator[str]:
-    """Every word after every other and after itself: a closed walk over all ordered pairs."""
+    """Yield every word after every other and after itself: a closed walk over all ordered pairs."""
     for gap in range(len(words)):
         for at, word in enumerate(words):
             yield word
             yield words[(at + gap) % len(words)]
 
 
-# --- common short words, most of which are one token to most models
+# --- common short words, most of which are one token in most models
 
 _LIST = """
 the of and to in is you that it he was for on are as with his they at be this have from or one had by word but

@@ -1,11 +1,11 @@
-"""Prompts as a trace describes them: of exactly its lengths, sharing exactly the leading blocks that it names alike.
+"""Prompts described by a trace: with exactly its lengths, sharing exactly the leading blocks with equal names.
 
-A block's text depends on nothing but its name and the seed, and one that is cut short is the beginning of the whole
-one: the tokenizer draws token by token. So prompts with the same leading names begin with the same tokens. Where the
-names end before the prompt does, the rest is a text of that line's own. The first tokens of different blocks may be
-alike by chance, but never enough of them to fill a block of a server's cache.
+A block's text depends only on its name and the seed, and a shortened block is the beginning of the whole
+one: the tokenizer draws token by token. So prompts with the same leading names begin with the same tokens. If the
+names end before the prompt does, the rest is unique to that line. The first tokens of different blocks may be
+equal by chance, but never enough of them to fill a block of a server's cache.
 
-Prompts are made when they are asked for: a trace of thousands of long ones is larger than memory should hold twice.
+Prompts are generated on demand: those of a long trace are too large to hold in memory twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ from inferometer.dataset.tokens import Tokenizer
 from inferometer.dataset.trace_tokens import BLOCK, TraceTokens
 from inferometer.model.spec import Tensor
 
-REMEMBERED = 4096  # texts of blocks
+REMEMBERED = 4096  # cached texts of blocks
 
 
 class TracePrompts(Sequence[Step]):
-    """A step for each line of a trace in which every line has lengths."""
+    """Steps of a trace in which every line has lengths."""
 
     def __init__(self, entries: Sequence[TraceLine], tokenizer: Tokenizer, seed: int) -> None:
         self._entries = entries
@@ -48,12 +48,12 @@ class TracePrompts(Sequence[Step]):
 
     @property
     def tokens(self) -> tuple[TraceTokens, ...]:
-        """What the trace says of each."""
+        """Lengths and blocks of each prompt in the trace."""
         return tuple(entry.tokens for entry in self._entries if entry.tokens is not None)
 
     @property
     def size(self) -> float:
-        """Bytes of all prompts, about."""
+        """Approximate bytes of all prompts."""
         words = self._tokenizer.words
         return (
             sum(prompt.input for prompt in self.tokens)
@@ -62,7 +62,7 @@ class TracePrompts(Sequence[Step]):
         )
 
     def _step(self, entry: TraceLine) -> Step:
-        assert entry.tokens is not None  # the trace has been asked
+        assert entry.tokens is not None  # checked by the caller
         prompt = Tensor("prompt", "JSON", (1,), self._prompt(entry.line, entry.tokens).encode())
         asked = asked_tokens(entry.tokens)
         return (prompt,) if asked is None else (prompt, Tensor("max_tokens", "JSON", (1,), b"%d" % asked))
@@ -78,5 +78,5 @@ class TracePrompts(Sequence[Step]):
 
 
 def asked_tokens(tokens: TraceTokens) -> int | None:
-    """What a request asks for: servers refuse to answer with no token at all, as failed requests of a trace did."""
+    """Return the tokens to request, at least 1: servers refuse 0, which failed requests of a trace have."""
     return None if tokens.output is None else max(1, tokens.output)

@@ -1,9 +1,9 @@
-"""Traces in CSV files: a request per line, with its time and the lengths of prompt and answer.
+"""Traces in CSV files: one request per line, with its time and the lengths of prompt and answer.
 
     Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type    BurstGPT, in seconds
     TIMESTAMP,ContextTokens,GeneratedTokens                                 Azure, date and time
 
-Columns may stand in any order, and others beside them.
+Columns may be in any order, with others among them.
 """
 
 import csv
@@ -22,12 +22,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """A format of trace: its columns for time, prompt and answer, and how its times are read."""
+    """A trace format: its columns for time, prompt and answer, and the parser of its times."""
 
     name: str
     columns: tuple[str, str, str]
     session: str
-    time_ns: Callable[[str], int]  # ValueError if it is none
+    time_ns: Callable[[str], int]  # raises ValueError if invalid
     time_is: str
 
     def is_header(self, line: bytes) -> bool:
@@ -83,7 +83,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def read_table(path: str, lines: list[bytes], table: TraceTable) -> Iterator[TableRow]:
-    """The requests of a trace whose first line is the header; blank lines are passed over."""
+    """Yield the requests of a trace whose first line is the header; skip blank lines."""
     header = _cells(lines[0])
     time, prompt, answer = map(header.index, table.columns)
     session = header.index(table.session) if table.session in header else None

@@ -1,4 +1,4 @@
-"""What a trace says of a request instead of its text: how long prompt and answer are, and what prompts share."""
+"""Description of a request in a trace without texts: lengths of prompt and answer, and shared blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ LONGEST = 10_000_000  # tokens of a prompt or an answer: anything longer is a mi
 
 @dataclass(frozen=True, slots=True)
 class TraceTokens:
-    """`blocks` name the leading blocks of the prompt, each of 512 tokens but the last: the same name, the same text."""
+    """Lengths of a request. `blocks` name the leading blocks of the prompt, each of 512 tokens except the last; equal
+    names mean equal text."""
 
     input: int
-    output: int | None = None  # None where the trace does not say; 0 where nothing was answered
+    output: int | None = None  # None if not in the trace; 0 if there was no answer
     blocks: tuple[int | str, ...] = ()
     session: str | None = None
 
@@ -22,10 +23,10 @@ def trace_place(path: str, line: int) -> str:
 
 
 def cacheable_in_blocks(prompts: Sequence[TraceTokens]) -> int:
-    """Tokens of leading blocks that an earlier prompt began with, too: what an ideal prefix cache could hold, which
-    forgets nothing and has a prompt at once."""
-    nodes: dict[tuple[int, int | str], int] = {}  # (number of the beginning before it, block) -> number
-    longest: list[int] = [0]  # tokens of the last block of each beginning
+    """Count the tokens of leading blocks shared with an earlier prompt: those that an ideal prefix cache could serve,
+    which evicts nothing and stores a prompt at once."""
+    nodes: dict[tuple[int, int | str], int] = {}  # (number of the preceding prefix, block) -> number
+    longest: list[int] = [0]  # tokens of the last block of each prefix
     shared = 0
     for prompt in prompts:
         node, is_shared = 0, True

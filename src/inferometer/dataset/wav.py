@@ -1,7 +1,7 @@
 """Sound files: RIFF/WAVE with integer or float samples.
 
-The standard library's `wave` knows no float samples, and only from Python 3.12 on the extensible header that
-24-bit and multi-channel files have; the format is a list of chunks, and two of them matter.
+The standard library's `wave` does not support float samples, and only from Python 3.12 on the extensible header of
+24-bit and multi-channel files; the format is a list of chunks, of which two matter.
 """
 
 import struct
@@ -28,12 +28,12 @@ _SAMPLES = {
 
 
 class WavError(ValueError):
-    """The bytes are no sound we can read."""
+    """The bytes are not a supported sound file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """Samples of shape [frames, channels]; those of 24 bits are the upper three bytes of 32."""
+    """Samples of shape [frames, channels]; 24-bit samples are the upper three bytes of 32."""
 
     samples: NDArray[Any]
     bits: int
@@ -43,7 +43,7 @@ class Sound:
         return f"{self.bits}-bit {'float' if self.samples.dtype.kind == 'f' else 'integer'}"
 
     def fractions(self) -> NDArray[Any]:
-        """From -1 to 1; floats as they are."""
+        """Return samples scaled to -1..1; floats unchanged."""
         kind = self.samples.dtype
         if kind.kind == "f":
             return self.samples
@@ -53,7 +53,7 @@ class Sound:
 
 
 def parse_wav(data: bytes) -> Sound:
-    """The sound in the bytes of a .wav file."""
+    """Parse the bytes of a .wav file."""
     if len(data) < _HEADER.size or data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise WavError("it has no RIFF header")
     chunks: dict[bytes, bytes] = {}
@@ -75,7 +75,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     while position + _CHUNK.size <= len(data):
         name, size = _CHUNK.unpack_from(data, position)
         begin = position + _CHUNK.size
-        yield name, data[begin : begin + size]  # a recorder that was cut off leaves a size too large
+        yield name, data[begin : begin + size]  # an interrupted recording leaves a size that is too large
         position = begin + size + size % 2
 
 
