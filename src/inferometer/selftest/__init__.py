@@ -1,1 +1,1 @@
-"""Rank 6: proves the instrument on this machine, against servers of its own whose behaviour is known."""
+"""Rank 6: tests the instrument on this machine against built-in servers with known behaviour."""

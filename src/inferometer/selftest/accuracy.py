@@ -1,8 +1,8 @@
-"""Whether the instrument measures what is there, against servers whose behaviour is known.
+"""Accuracy of the instrument, tested against servers with known behaviour.
 
-"schedule": open plans send when they should, and what reaches the server is what was asked for. "stall": a server that
-freezes again and again, where latency counted from the send shows next to nothing. "faults": a server that fails in
-four ways, by the number of the request; each way is counted for itself.
+"schedule": open plans send on time, and the server receives the requested load. "stall": a server that
+freezes periodically, which latency counted from the send hardly shows. "faults": a server that fails in
+four ways, by the number of the request; each way is counted separately.
 """
 
 import math
@@ -35,12 +35,12 @@ PLANS: tuple[tuple[str, float], ...] = (
 SEED = 1
 RATE_SLACK = 0.02
 LAG_NS = 150 * NS_PER_US
-SURE = 0.001  # arrivals are called not Poisson when true ones would look so only this often
+SURE = 0.001  # significance level of the test for Poisson arrivals
 
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """Of some waits behind the times they were for."""
+    """Lags of waits behind their due times."""
 
     p50_ns: int
     p99_ns: int
@@ -52,7 +52,7 @@ def lags(values: Durations) -> Lags:
 
 
 def judge_schedule(*, asked_per_s: float, achieved_per_s: float, sends: Lags, timer: Lags) -> CheckResult:
-    """By rate and median. On a machine that wakes even a bare timer loop late, a miss proves nothing."""
+    """Judge by rate and median. If even a bare timer loop wakes late on this machine, a miss proves nothing."""
     is_good = abs(achieved_per_s / asked_per_s - 1) <= RATE_SLACK and sends.p50_ns <= LAG_NS
     is_busy = timer.p99_ns > LAG_NS
     if is_good:
@@ -92,7 +92,7 @@ def _per_s(times_ns: Durations) -> float:
 def _schedule_check(name: str, records: Records, timer: Lags) -> Check:
     good = records.good
     sends = lags(records.sent_ns - records.due_ns)
-    # Of the times that were really drawn: a short Poisson sample is some per cent off its mean rate by itself.
+    # Use the times actually drawn: a short Poisson sample deviates from its mean rate by a few per cent.
     asked, offered = _per_s(records.due_ns), _per_s(records.sent_ns)
     achieved = _per_s(good.end_ns) if len(good) > 1 else 0.0
     verdict = judge_schedule(asked_per_s=asked, achieved_per_s=achieved, sends=sends, timer=timer)
@@ -125,11 +125,11 @@ def _arrivals_check(name: str, times_ns: list[int], rate: float, timer: Lags) ->
     return Check("schedule", name, judge_arrivals(p_value, timer), text, figures)
 
 
-# --- whether arrivals are Poisson: the Kolmogorov-Smirnov test of their gaps against the exponential distribution
+# --- test for Poisson arrivals: Kolmogorov-Smirnov test of their gaps against the exponential distribution
 
 
 def ks_distance(gaps_s: Sequence[float], rate: float) -> float:
-    """The largest difference between the shares of gaps below any length, found and expected."""
+    """Return the largest difference between the measured and the expected cumulative distribution of gaps."""
     ordered = np.sort(np.asarray(gaps_s))
     expected = 1 - np.exp(-rate * ordered)
     steps = np.arange(len(ordered) + 1) / len(ordered)
@@ -137,11 +137,12 @@ def ks_distance(gaps_s: Sequence[float], rate: float) -> float:
 
 
 def ks_p_value(found: float, count: int) -> float:
-    """How often true Poisson arrivals would be at least so far off (Kolmogorov's series, Stephens' correction)."""
+    """Return the probability of such a distance for true Poisson arrivals (Kolmogorov's series, Stephens'
+    correction)."""
     root = math.sqrt(count)
     scaled = (root + 0.12 + 0.11 / root) * found
     if scaled < 0.2:
-        return 1.0  # the series converges too slowly there, and its value is 1 to twelve digits
+        return 1.0  # the series converges too slowly here, and its value is 1 to twelve digits
     terms = [math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101)]
     return min(max(2 * (sum(terms[::2]) - sum(terms[1::2])), 0.0), 1.0)
 
@@ -156,12 +157,12 @@ NEAR = 0.10
 
 
 def judge_stall(stall: Stall, latency: Distribution, late_ns: int) -> CheckResult:
-    """Each percentile is near the one that follows from the pattern; `late_ns` is how far this machine bent that."""
+    """Compare each percentile with that of the pattern; `late_ns` is this machine's deviation from the pattern."""
     ratios = [latency.percentile_ns(p) / stall.percentile_ns(p) for p in PERCENTILES]
     if all(abs(ratio - 1) <= NEAR for ratio in ratios):
         return CheckResult.PASS
     is_bent = late_ns > NEAR / 2 * stall.percentile_ns(PERCENTILES[0])
-    is_longer = min(ratios) >= 1 - NEAR  # a busy machine makes no wait shorter
+    is_longer = min(ratios) >= 1 - NEAR  # a busy machine does not shorten a wait
     return CheckResult.NOISY if is_bent and is_longer else CheckResult.FAIL
 
 
@@ -176,7 +177,7 @@ def stall_checks(thoroughness: Thoroughness) -> Iterator[Check]:
 
 
 def _run_periods(load: Load, periods: int, cap: int | None) -> Measurement:
-    """Whole ones: then it does not matter at which point of a period they begin."""
+    """Run whole periods, so that the starting point within a period does not matter."""
     seconds = periods * STALL.period_ns / NS_PER_S
     plan = Open(Constant(RATE), cap=cap, count=round(RATE * seconds))
     return run_load(load, plan, seconds)[0]
@@ -196,7 +197,7 @@ def _from_due(measured: Measurement, late_ns: int) -> Check:
 
 
 def _from_send(measured: Measurement) -> Check:
-    """The same load by a tool that cannot send while its few senders wait, and counts from the send."""
+    """Check the same load as sent by a tool whose few senders block, with latency counted from the send."""
     p95_ns, truth_ns = measured.service.percentile_ns(95), STALL.percentile_ns(95)
     text = f"p95 {duration(p95_ns)} instead of the true {duration(truth_ns)}, so latency counts from the due time"
     figures: dict[str, Figure] = {
@@ -211,12 +212,12 @@ def _from_send(measured: Measurement) -> Check:
 
 CONCURRENCY = 8
 TIMEOUT_NS = 400 * NS_PER_MS
-ERRORS = 3  # standard deviations of a share that a sample may be off
+ERRORS = 3  # tolerated deviation of a share, in standard deviations
 EXPECTED_S = 10.0
 
 
 def judge_faults(asked: int, ended: int, found: Mapping[str, int]) -> CheckResult:
-    """All requests ended, and the groups are those that were dealt, each within sampling error."""
+    """Judge whether all requests ended, in the injected groups, each within the sampling error."""
     expected = dealt(asked)
     is_right = (
         ended == asked

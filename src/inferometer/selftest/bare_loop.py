@@ -1,4 +1,4 @@
-"""A loop that only waits for the timer, beside a measurement: how late this machine wakes anyone up.
+"""A loop that only waits for the timer during a measurement, to show how late this machine wakes processes.
 
 Started as `python -m inferometer.selftest.bare_loop`. It answers each line on stdin with the lags since the last one,
 and ends with its stdin. It waits the way a worker does, a few hundred times a second: about one per cent of a core.
@@ -32,7 +32,7 @@ class _BareLoop:
                 self._reactor.wait(due)
             now = monotonic_ns()
             self._lags_ns.append(now - due)
-            due = max(due, now - PERIOD_NS)  # after a long sleep there is nothing to catch up with
+            due = max(due, now - PERIOD_NS)  # do not catch up after a long sleep
 
     def _asked(self, mask: int) -> None:
         if not os.read(STDIN, 4096):
@@ -43,10 +43,8 @@ class _BareLoop:
 
 
 def main() -> None:
-    for number in (
-        signal.SIGINT,
-        signal.SIGHUP,
-    ):  # of a terminal, which reach the whole group; our stdin tells us
+    # Sent by a terminal to the whole group; stdin shows the end.
+    for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     print("{}", flush=True)
     _BareLoop().run()

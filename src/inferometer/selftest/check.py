@@ -1,4 +1,4 @@
-"""What a self-test found out: one check per line of the table, all of them one file."""
+"""Results of a self-test: one check per line of the table, all in one file."""
 
 import dataclasses
 import json
@@ -13,18 +13,18 @@ Figure = float | int | str | None
 
 
 class CheckResult(Enum):
-    """How a check ended; only FAIL makes the whole test fail."""
+    """Result of a check; only FAIL makes the whole test fail."""
 
     PASS = "pass"
-    NOISY = "noisy"  # late, but so was a bare timer: this machine was too busy to tell
+    NOISY = "noisy"  # late, but so was a bare timer: this machine was too busy to judge
     WARN = "warn"  # it works, but a limit of this machine is near
-    SHOWN = "shown"  # nothing to pass: a figure to compare with
+    SHOWN = "shown"  # informational: a figure for comparison
     FAIL = "FAIL"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line: `figures` carry their unit in their name."""
+    """One line of the table: `figures` have their unit in their name."""
 
     part: str
     name: str
@@ -60,11 +60,11 @@ def to_json(found: SelfTest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Thoroughness:
-    """How long each part takes."""
+    """Duration of each part."""
 
-    ceiling_s: float  # for each protocol and payload
-    schedule_s: float  # for each rate
-    periods: int  # of a stalling server, that are measured
+    ceiling_s: float  # per protocol and payload
+    schedule_s: float  # per rate
+    periods: int  # measured periods of a stalling server
     fault_requests: int
 
 

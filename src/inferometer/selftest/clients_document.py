@@ -1,4 +1,4 @@
-"""The answer of `inferometer clients`, for people and as a file: what was measured here, what is assumed elsewhere."""
+"""The answer of `inferometer clients`, as a document and as a file: measurements and assumptions."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """All that the answer is made of."""
+    """Content of the answer."""
 
     asked: ClientsOptions
     host: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Planned:
 
     @property
     def command(self) -> str:
-        """What sends this load, or, where that is more than one command can merge, its part of it."""
+        """The command that sends this load, or its share of it if one command cannot merge all records."""
         rate, clients = self.asked.rate / self.needed.commands, self.clients_each
         words = ["inferometer measure SERVER:PORT MODEL", *(["--grpc"] if self.asked.grpc else [])]
         words += [f"-r {rate:.0f}", "--ray auto", f"--clients {clients}", f"--workers {self.machines.cores}"]
@@ -49,7 +49,7 @@ class Planned:
 
     @property
     def clients_each(self) -> int:
-        """Clients of each command."""
+        """Number of clients per command."""
         return -(-self.needed.clients // self.needed.commands)
 
 

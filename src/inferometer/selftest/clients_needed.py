@@ -1,10 +1,10 @@
-"""How many clients a load needs, from what a request costs one worker here.
+"""Number of clients that a load needs, from the cost of a request to one worker here.
 
-    cores   = rate * CPU of a request * CLUSTER_COST / (1 - headroom)
+    cores   = rate * CPU per request * CLUSTER_COST / (1 - headroom)
     network = rate * bytes on the wire / (1 - headroom), in the busier direction
 
-A client has a worker for each of its cores. What decides is whichever of the two asks for more clients; the number to
-use is that of the upper end of the interval, so that it is enough.
+A client has one worker per core. The limit is whichever of the two needs more clients; the number to
+use is that of the upper end of the interval, so that it suffices.
 """
 
 import math
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from inferometer.stats.measurement import Estimate
 
-CLUSTER_COST = 1.15  # CPU of a request sent by a client of a cluster, against the same worker alone, at most
-RECORD_CPU_US = 1.6  # of the command that merges what all clients report (benchmarks/merge.py)
-SEGMENT = 1448  # bytes of data in a full packet of Ethernet
-PACKET_COST = 90  # bytes beside them: Ethernet with preamble and gap, IP, TCP with timestamps
+CLUSTER_COST = 1.15  # maximum CPU per request of a cluster client, relative to a single worker
+RECORD_CPU_US = 1.6  # of the command that merges the reports of all clients (benchmarks/merge.py)
+SEGMENT = 1448  # bytes of data in a full Ethernet packet
+PACKET_COST = 90  # overhead in bytes: Ethernet with preamble and gap, IP, TCP with timestamps
 BITS = 8
 US_PER_S = 1e6
 _ROUNDING = 1e-9
@@ -23,16 +23,16 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What each client's machine has."""
+    """Resources of each client's machine."""
 
     cores: int
     network_bit_s: float
-    headroom: float  # the share that stays unused
+    headroom: float  # share that stays unused
 
 
 @dataclass(frozen=True, slots=True)
 class WantedLoad:
-    """The load, and what one request of it is."""
+    """The load and its kind of request."""
 
     rate: float  # per second, of all clients
     cost_us: Estimate
@@ -42,7 +42,7 @@ class WantedLoad:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A number of clients, and what it is at the ends of the interval."""
+    """A number of clients, with its values at the ends of the interval."""
 
     value: int
     low: int
@@ -54,7 +54,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ClientsNeeded:
-    """The answer. Cores and bits are of all clients, without headroom."""
+    """The answer. Cores and bits are totals of all clients, without headroom."""
 
     cores: Estimate
     sent_bit_s: float
@@ -62,11 +62,11 @@ class ClientsNeeded:
     by_cpu: Bounds
     by_network: int
     controller_cores: float
-    per_client: float  # requests per second of one client at most, in the middle of the interval
+    per_client: float  # maximum requests per second of one client, at the centre of the interval
 
     @property
     def clients(self) -> int:
-        """Enough of them, as far as is known."""
+        """A sufficient number of clients, given the uncertainty."""
         return max(self.by_cpu.high, self.by_network)
 
     @property
@@ -76,22 +76,22 @@ class ClientsNeeded:
 
     @property
     def limit(self) -> str:
-        """What decides the number."""
+        """The resource that limits the number."""
         return "network" if self.by_network > self.by_cpu.high else "CPU"
 
     @property
     def is_mergeable(self) -> bool:
-        """Whether one command can merge the records of such a rate: it has one core for it."""
+        """Whether one command, which has one core for it, can merge the records of such a rate."""
         return self.controller_cores <= 1
 
     @property
     def commands(self) -> int:
-        """Among how many commands the rate has to be divided."""
+        """Number of commands among which to divide the rate."""
         return max(1, math.ceil(self.controller_cores - _ROUNDING))
 
 
 def wire_bytes(size: float) -> float:
-    """What a message of this size takes on the network, with the heads of its packets."""
+    """Return the bytes that a message of this size takes on the network, with packet headers."""
     return size + math.ceil(size / SEGMENT) * PACKET_COST
 
 
@@ -117,5 +117,5 @@ def clients_needed(load: WantedLoad, machines: Machines) -> ClientsNeeded:
 
 
 def _ceiling(count: float) -> int:
-    """At least one; a number that is whole but for rounding is that number."""
+    """Round up to at least one; tolerate rounding errors of whole numbers."""
     return max(1, math.ceil(count - _ROUNDING))

@@ -1,6 +1,6 @@
 """The processes of the self-test, and the load on its built-in servers.
 
-Load is made the way every measurement makes it: Workers and `measure_level`, nothing shorter.
+Load is generated as in every measurement: by Workers and `measure_level`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
-# --- processes: started, asked, stopped; none outlives its context
+# --- helper processes; none outlives its context
 
 ANSWER_S = 15.0
 
@@ -58,7 +58,7 @@ class HelperProcess:
 
     def ask(self) -> dict[str, Any]:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the answer that never comes tells
+        with contextlib.suppress(BrokenPipeError):  # the missing answer reveals the failure
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         return self._read()
@@ -79,19 +79,19 @@ class HelperProcess:
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """What a built-in server has done since it started."""
+    """Report of a built-in server since its start."""
 
     now_ns: int
     cpu_ns: int
     requests: int
-    late_ns: int  # the most by which a freeze lasted longer than its pattern says
+    late_ns: int  # maximum by which a freeze exceeded its pattern
     received_bytes: int
     sent_bytes: int
     arrivals_ns: list[int]  # since the last report
 
 
 class NullServer(HelperProcess):
-    """A built-in server on a port of loopback."""
+    """A built-in server on a loopback port."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         super().__init__("null_server", behaviour.to_json())
@@ -106,7 +106,7 @@ class NullServer(HelperProcess):
 
 # --- load
 
-PATIENCE_NS = 5 * NS_PER_S  # beyond the time a level should take
+PATIENCE_NS = 5 * NS_PER_S  # beyond the expected time of a level
 MODEL = ModelSpec(
     name="null",
     version="",
@@ -116,7 +116,7 @@ MODEL = ModelSpec(
 
 
 def workers(server: NullServer, protocol: str, size: int, *, timeout_ns: int = 0) -> Workers:
-    """One worker that sends requests with a tensor of so many bytes; start it with `with`."""
+    """Return one worker that sends requests with a tensor of this many bytes; start it with `with`."""
     service = KINDS["triton"].open(Connection(Endpoint("127.0.0.1", server.port)), Options(protocol=protocol))
     steps = ((Tensor("INPUT", "UINT8", (size,), bytes(size)),),)
     return Workers(service.traffic(MODEL, steps), timeout_ns=timeout_ns)
@@ -124,7 +124,7 @@ def workers(server: NullServer, protocol: str, size: int, *, timeout_ns: int = 0
 
 @dataclass(slots=True)
 class _Deadline(Watcher):
-    """Ends a level that takes far too long."""
+    """Watcher that ends a level that takes far too long."""
 
     deadline_ns: int
 
@@ -133,9 +133,10 @@ class _Deadline(Watcher):
 
 
 def run_load(load: Load, plan: Plan, duration_s: float) -> tuple[Measurement, Records]:
-    """What one level finds, and its requests.
+    """Measure one level; return the measurement and its requests.
 
-    Of a plan with a count, every request, which should take about so long; of others one window of this length.
+    A plan with a count covers every request, which should take about `duration_s`; other plans one window of this
+    length.
     """
     duration_ns = round(duration_s * NS_PER_S)
     is_whole = plan.count is not None

@@ -1,6 +1,6 @@
-"""What this machine and one worker can do.
+"""Limits of this machine and of one worker.
 
-"machine": timer, open files and ports, which bound what can be measured from here. "ceiling": the most requests per
+"machine": timer, open files and ports, which limit measurements from here. "ceiling": the maximum requests per
 second of one worker, against a server that does nothing.
 """
 
@@ -40,7 +40,7 @@ def machine_checks(thoroughness: Thoroughness) -> Iterator[Check]:
 
 
 def _timer() -> Check:
-    """How late a timer alone wakes us; what is within SPIN_NS a worker hides, because it sleeps that much less."""
+    """Measure how late a timer fires; a worker hides lateness within SPIN_NS, because it sleeps that much less."""
     resolution_ns = round(time.clock_getres(time.CLOCK_MONOTONIC) * NS_PER_S)
     late = np.array(_wakes(), dtype=np.int64)
     p50_ns, p99_ns = percentile(late, 50), percentile(late, 99)
@@ -88,7 +88,7 @@ def _files() -> Check:
 
 
 def _ports() -> Check:
-    """Ports of this machine for connections to one address; closed connections hold theirs for a minute."""
+    """Count the free local ports for connections to one address; closed connections keep theirs for a minute."""
     ports = local_ports()
     free = len(ports) - len({port for port in _ports_taken() if port in ports})
     advice = f"widen the range in {PORT_RANGE}, or wait until closed connections have released their ports"
@@ -104,17 +104,17 @@ def _ports_taken() -> Iterator[int]:
 
 
 def _machine_check(name: str, text: str, figures: Mapping[str, Figure], advice: str) -> Check:
-    """With advice where a limit is near."""
+    """Return the check, with advice if a limit is near."""
     verdict = CheckResult.WARN if advice else CheckResult.PASS
     return Check("machine", name, verdict, f"{text}; {advice}" if advice else text, figures)
 
 
 # --- ceiling
 
-CONCURRENCY = 16  # enough for both ends to have work at any time
+CONCURRENCY = 16  # enough to keep both ends busy
 PROTOCOLS = {"http": "HTTP/1.1", "grpc": "gRPC"}
 PAYLOADS = {"64 B": 64, "64 KiB": 64 * 1024, "1 MiB": 1024 * 1024}  # of the request; the reply is small
-CORE = 0.8  # a process that uses more of a core than this is at its limit
+CORE = 0.8  # a process that uses more of a core than this is saturated
 ALIKE = 0.05
 
 
@@ -131,7 +131,7 @@ def ceiling_checks(thoroughness: Thoroughness) -> Iterator[Check]:
 
 
 def limited_by(client: float, server: float) -> str:
-    """Which side used all of a core; the machine, if neither had a core to itself."""
+    """Return the side that used all of a core, or "machine" if neither had a core to itself."""
     if max(client, server) < CORE:
         return "machine"
     if abs(client - server) < ALIKE:

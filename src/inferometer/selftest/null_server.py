@@ -1,12 +1,12 @@
-"""A server that answers as fast as Python can, with a constant reply; or stalls, or fails, by a known pattern.
+"""A server that answers as fast as Python can, with a constant reply, or stalls or fails in a known pattern.
 
-What it does with each request are pure numbers, so that the truth can be computed.
+Its behaviour depends only on the number and time of a request, so that the true figures can be computed.
 
 Started as `python -m inferometer.selftest.null_server BEHAVIOUR`. It writes its port to stdout, answers each line on
 stdin with a report, and ends with its stdin.
 
-The codecs take the bytes of one connection and give the bytes to send, without a socket. They know only what our own
-client sends: a null server has to cost less than the client it is measured with.
+The codecs convert received bytes of a connection to bytes to send, without a socket. They support only what this
+client sends: a null server must cost less than the client.
 """
 
 import contextlib
@@ -49,18 +49,18 @@ from inferometer.wire.headers import SHRINK, encode_block
 from inferometer.wire.protobuf import varint
 from inferometer.wire.sender import pack_id
 
-# By the request's number modulo CYCLE, what goes wrong with it, in the words the failure groups have for it.
+# Fault by the request's number modulo CYCLE, named like the failure groups.
 CYCLE = 100
 FAULTS = {5: "http 503", 55: "http 503", 25: "reset", 45: "timeout", 85: "malformed"}
 
 
 def fault(number: int) -> str | None:
-    """What happens to request `number` of a failing server, if anything."""
+    """Return the fault of request `number` of a failing server, if any."""
     return FAULTS.get(number % CYCLE)
 
 
 def dealt(requests: int) -> dict[str, int]:
-    """How many requests of each fault there are among the first so many."""
+    """Count the requests with each fault among the first `requests`."""
     whole, rest = divmod(requests, CYCLE)
     counts = dict.fromkeys(FAULTS.values(), 0)
     for place, kind in FAULTS.items():
@@ -76,11 +76,12 @@ class Stall:
     frozen_ns: int
 
     def thawed_ns(self, time_ns: int) -> int:
-        """When a request that comes at this time is looked at."""
+        """Return when a request that arrives at this time is processed."""
         return time_ns + max(self.frozen_ns - time_ns % self.period_ns, 0)
 
     def percentile_ns(self, p: float) -> int:
-        """Of the waits of requests that come evenly: a wait of more than w has the share (frozen - w) / period."""
+        """Return a percentile of the waits of evenly spaced requests: the share (frozen - w) / period waits longer than
+        w."""
         return max(round(self.frozen_ns - (1 - p / 100) * self.period_ns), 0)
 
     def __str__(self) -> str:
@@ -90,13 +91,13 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Of one built-in server."""
+    """Behaviour of one built-in server."""
 
     protocol: str = "http"  # or grpc
     stall: Stall | None = None
     is_failing: bool = False
     keeps_arrivals: bool = False
-    reply_size: int = 0  # bytes that are added to the smallest reply
+    reply_size: int = 0  # bytes added to the smallest reply
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -112,7 +113,7 @@ class Behaviour:
 
 
 class Book:
-    """Numbers the requests of all connections, and keeps when they came if that is wanted."""
+    """Counter of the requests of all connections, which optionally records their arrival times."""
 
     def __init__(self, *, keeps_arrivals: bool) -> None:
         self.requests = 0
@@ -133,17 +134,17 @@ class Book:
 
 
 class Peer(ABC):
-    """One connection to a client: heads are read, what follows each of them is skipped and then answered."""
+    """One connection to a client: it reads each head, skips the body, and answers."""
 
-    greeting = b""  # sent as soon as the connection stands
+    greeting = b""  # sent as soon as the connection is open
 
     def __init__(self, book: Book, *, skipped: int = 0) -> None:
         self._book = book
-        self._held = b""  # the beginning of a head
+        self._held = b""  # a partial head
         self._left = skipped  # bytes to skip
 
     def receive(self, data: bytearray, length: int) -> list[bytes]:
-        """What to send after data[:length]; BROKEN_OFF is to be followed by a reset."""
+        """Return the data to send after data[:length]; BROKEN_OFF must be followed by a reset."""
         if self._held:
             data = bytearray(self._held) + data[:length]
             length, self._held = len(data), b""
@@ -165,11 +166,11 @@ class Peer(ABC):
 
     @abstractmethod
     def _read_head(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
-        """How many bytes were taken; 0 when the head is not complete."""
+        """Read a head and return its number of bytes; 0 if it is incomplete."""
 
     @abstractmethod
     def _answer(self, out: list[bytes]) -> None:
-        """All that was to be skipped is there."""
+        """Answer a request whose body has arrived completely."""
 
 
 # --- HTTP/1.1
@@ -186,13 +187,13 @@ def _reply(status: bytes, body: bytes) -> bytes:
 
 
 def http_reply(size: int) -> bytes:
-    """A good one with so many bytes more than it needs."""
+    """Return a success reply with this many extra bytes."""
     return _reply(b"200 OK", _BODY + b" " * size)
 
 
 GOOD = http_reply(0)
-# A reset without a byte of the reply could be a kept-alive connection that the server was done with; the client
-# sends such a request again. One in the middle of a reply is always a failure.
+# A reset without a byte of the reply could be an idle close of a kept-alive connection; the client
+# retries such a request. A reset in the middle of a reply is always a failure.
 BROKEN_OFF = GOOD[: len(GOOD) // 2]
 _BAD = {
     "http 503": _reply(b"503 Service Unavailable", b'{"error":"the self-test refuses this one"}'),
@@ -200,11 +201,11 @@ _BAD = {
     "timeout": b"",
     "malformed": b"\x16\x03\x01 the self-test's garbage\r\n\r\n",
 }
-_LENGTH = b"\r\nContent-Length: "  # with the line's beginning: Inference-Header-Content-Length is another one
+_LENGTH = b"\r\nContent-Length: "  # from the start of the line, to exclude Inference-Header-Content-Length
 
 
 class NullHttp(Peer):
-    """Requests with a Content-Length, or none."""
+    """HTTP/1.1 connection; requests have a Content-Length or no body."""
 
     def __init__(self, book: Book, *, is_failing: bool, good: bytes = GOOD) -> None:
         super().__init__(book)
@@ -229,7 +230,7 @@ class NullHttp(Peer):
 
 
 def _split_by_id(*parts: bytes) -> tuple[bytes, ...]:
-    """Frames cut where the stream id goes: joining with the id makes them whole."""
+    """Split frames around the stream ID; joining with the ID completes them."""
     zero = pack_id(0)
     pieces = [b""]
     for part in parts:
@@ -241,15 +242,15 @@ def _split_by_id(*parts: bytes) -> tuple[bytes, ...]:
 
 _NAME = b"\x0a\x04null"  # ModelInferResponse.model_name
 _RAW = b"\x32"  # its raw_output_contents, with a length
-_DATA = 16_384  # what a frame may hold where nothing else was agreed
+_DATA = 16_384  # default maximum frame size
 
 
 def grpc_reply(size: int) -> tuple[bytes, ...]:
-    """With so many bytes more than it needs, cut where the stream id goes."""
+    """Return a reply with this many extra bytes, split around the stream ID."""
     message = _NAME + (_RAW + varint(size) + bytes(size) if size else b"")
     body = b"\0" + len(message).to_bytes(4, "big") + message
     return _split_by_id(
-        # SHRINK: our header table is empty, as the client asked; then blocks may be looked up by their bytes.
+        # SHRINK: the header table is empty, as the client requested, so blocks can be looked up by their bytes.
         frame(
             HEADERS,
             END_HEADERS,
@@ -266,7 +267,8 @@ _OPENED = LARGEST_WINDOW - DEFAULT_WINDOW
 
 
 class NullGrpc(Peer):
-    """Unary calls. Our window is as wide as it gets; of the client's, TCP keeps us within what it has read."""
+    """gRPC connection with unary calls. The server's window is maximal; TCP limits sending to what the client has
+    read."""
 
     greeting = settings(
         {INITIAL_WINDOW_SIZE: LARGEST_WINDOW, MAX_FRAME_SIZE: LARGEST_FRAME_SIZE}
@@ -275,11 +277,11 @@ class NullGrpc(Peer):
     def __init__(self, book: Book, reply: tuple[bytes, ...] = SMALLEST) -> None:
         super().__init__(book, skipped=len(PREFACE))
         self._reply = reply
-        self._stream = 0  # to answer after this frame; 0 is none
-        self._used = 0  # of the connection's window
+        self._stream = 0  # stream to answer after this frame; 0: none
+        self._used = 0  # bytes of the connection's window
 
     def _read_head(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
-        """The head of DATA, whose payload is skipped; any other frame is taken whole."""
+        """Read the head of DATA, whose payload is skipped, or any other frame completely."""
         if length - position < FRAME_HEAD:
             return 0
         high, low, kind, flags, stream = unpack_head(data, position)
@@ -311,15 +313,13 @@ class NullGrpc(Peer):
 # --- the process
 
 BUFFER = 1024 * 1024
-BACKLOG = 4096  # while the server is frozen, connections wait here
+BACKLOG = 4096  # for connections while the server is frozen
 STDIN = 0
 
 
 def main() -> None:
-    for number in (
-        signal.SIGINT,
-        signal.SIGHUP,
-    ):  # of a terminal, which reach the whole group; our stdin tells us
+    # Sent by a terminal to the whole group; stdin shows the end.
+    for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
     _say({"port": listener.getsockname()[1]})
@@ -333,7 +333,7 @@ def _say(document: object) -> None:
 
 
 class _Server:
-    """One epoll loop. Sockets block: there is always something to read when we do, and replies are small."""
+    """Server with one epoll loop. Sockets block: they are read only when data is available, and replies are small."""
 
     def __init__(self, listener: socket.socket, behaviour: Behaviour) -> None:
         self._listener = listener
@@ -384,7 +384,7 @@ class _Server:
                 reply = replies[0] if len(replies) == 1 else b"".join(replies)
                 self._sent += len(reply)
                 sock.sendall(reply)
-        except OSError:  # the client has gone
+        except OSError:  # the client is gone
             length, replies = 0, []
         if not length:
             self._drop(fd)
@@ -412,7 +412,7 @@ class _Server:
 
 
 def _freeze(stall: Stall) -> int:
-    """Wait until the freeze of the pattern is over; returns by how much this machine made it longer."""
+    """Wait until the freeze is over; return by how much this machine prolonged it."""
     now = monotonic_ns()
     until = stall.thawed_ns(now)
     if until == now:
@@ -422,5 +422,5 @@ def _freeze(stall: Stall) -> int:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):  # the process that started us has ended
+    with contextlib.suppress(BrokenPipeError):  # the parent process has ended
         main()

@@ -1,4 +1,4 @@
-"""What requests of a given size cost one worker of this machine, measured several times."""
+"""Cost of requests of a given size to one worker on this machine, measured several times."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from inferometer.stats.intervals import student_t
 from inferometer.stats.measurement import Estimate
 
 REPEATS = 6
-SURE = 0.975  # a 95 % interval has so much below its upper end
+SURE = 0.975  # share below the upper end of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Exchanged:
 
 @dataclass(frozen=True, slots=True)
 class OneWorker:
-    """Of each repeat the rate and the CPU time of a request; bytes with all headers of the protocol."""
+    """Rate and CPU time per request of each repeat; bytes include all protocol headers."""
 
     rates: tuple[float, ...]
     costs_us: tuple[float, ...]
-    sent_bytes: float  # of a request
-    received_bytes: float  # of its reply
-    limits: tuple[str, ...]  # what kept the rate from being higher
+    sent_bytes: float  # per request
+    received_bytes: float  # per reply
+    limits: tuple[str, ...]  # what limited the rate
     failed: int
 
     @property
@@ -42,7 +42,7 @@ class OneWorker:
 
 
 def mean_of(values: tuple[float, ...]) -> Estimate:
-    """With the interval that follows from how far they are apart."""
+    """Return the mean with its confidence interval."""
     mean = fmean(values)
     if len(values) < 2:
         return Estimate(mean)
@@ -51,7 +51,7 @@ def mean_of(values: tuple[float, ...]) -> Estimate:
 
 
 def measure_worker(exchanged: Exchanged, seconds: float, said: Callable[[int], None]) -> OneWorker:
-    """One worker at its limit, again and again; `said` hears of each time."""
+    """Measure one saturated worker several times; call `said` after each time."""
     rates, costs, limits, failed = [], [], [], 0
     sent = received = requests = 0
     behaviour = Behaviour(exchanged.protocol, reply_size=exchanged.reply_size)
@@ -75,5 +75,5 @@ def measure_worker(exchanged: Exchanged, seconds: float, said: Callable[[int], N
 
 
 def _share(before: ServerReport, after: ServerReport) -> float:
-    """Of a core that the server used."""
+    """Return the share of a core that the server used."""
     return (after.cpu_ns - before.cpu_ns) / (after.now_ns - before.now_ns)

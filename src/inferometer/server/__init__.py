@@ -1,1 +1,1 @@
-"""A real Triton of our own to measure: the embedded server and the example models it serves."""
+"""An embedded Triton server to measure, and its example models."""

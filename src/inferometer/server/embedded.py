@@ -1,4 +1,4 @@
-"""A real tritonserver as a context manager: ready when entered, gone without a trace when left."""
+"""A tritonserver as a context manager: ready on entry, removed completely on exit."""
 
 import contextlib
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ _EXIT_TIMEOUT_S = 3
 class EmbeddedTriton:
     """The tritonserver of the nvidia-pytriton wheel, on loopback, serving the given model repositories.
 
-    A port of 0 is picked. `extra_args` end the server's command line; its three services must stay on. `environment`
-    is added to ours.
+    A port of 0 means any free one. `extra_args` end the server's command line; its three services must stay enabled.
+    `environment` is added to the current one.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class EmbeddedTriton:
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What to know before relying on the answers of its models."""
+        """Remarks on the reliability of its models' answers."""
         return numpy_remarks()
 
     @property
@@ -88,7 +88,7 @@ class EmbeddedTriton:
 
     @property
     def pid(self) -> int:
-        """The process id of the tritonserver itself."""
+        """The process ID of the tritonserver itself."""
         return self._now.guarded.process.pid
 
     @property
@@ -108,7 +108,7 @@ class EmbeddedTriton:
         wheel = find_wheel()
         try:
             self._running = self._launched(wheel)
-        except _CrashError:  # its python backend aborts now and then, in a race of its own, and seldom twice
+        except _CrashError:  # its python backend occasionally aborts because of a race, rarely twice
             self._running = self._launched(wheel)
 
     def _launched(self, wheel: Wheel) -> "_Running":
@@ -136,22 +136,22 @@ class EmbeddedTriton:
         return running
 
     def stop(self) -> None:
-        """End the server and everything it made; without a running server, do nothing."""
+        """Stop the server and remove everything it created; do nothing if it is not running."""
         if self._running is None:
             return
         running, self._running = self._running, None
-        # A server that ended by itself has its reason in the log.
+        # Keep the log of a server that exited by itself: it contains the reason.
         running.guarded.end(keep_log=running.guarded.process.poll() is not None)
 
     def is_running(self) -> bool:
         return self._running is not None and self._running.guarded.process.poll() is None
 
     def end_words(self) -> str:
-        """How a server that ended by itself did so, with its last line."""
+        """Describe how the server exited by itself, with the last line of its log."""
         return self._now.guarded.end_words()
 
     def wait(self) -> int:
-        """Block until the server ends by itself or is ended from elsewhere; its exit status."""
+        """Block until the server exits or is killed; return its exit status."""
         return self._now.guarded.process.wait()
 
 
@@ -162,7 +162,7 @@ class _Running:
 
 
 class _CrashError(LocalError):
-    """A signal ended the server, and not one of ours."""
+    """The server was killed by a signal that Inferometer did not send."""
 
 
 class _PortLostError(Exception):
@@ -181,7 +181,7 @@ def _check_repository(folder: Path) -> None:
 
 
 def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
-    """Make every file the server needs, under its guard, then let it run."""
+    """Create all files that the server needs, under its guard, then start it."""
     guarded = GuardedProcess("triton", server.log_file)
     command = _server_command(wheel, server, ports, guarded.files)
     environment = server_environment(guarded.runtime, server.environment)
@@ -205,7 +205,7 @@ def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, files: S
     for service, port in ports.named():
         command += [f"--{service.lower()}-address", LOOPBACK, f"--{service.lower()}-port", str(port)]
     if all(folder.resolve() == example_repository().resolve() for folder in server.repositories):
-        # Its configurations are whole; completing them would start every model twice, for seconds.
+        # Its configurations are complete; auto-completion would start every model twice, for seconds.
         command.append("--disable-auto-complete-config")
     return [
         *command,
@@ -219,7 +219,7 @@ def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, files: S
 
 
 def _folder_for_server(folder: Path, number: int, runtime: Path) -> Path:
-    """The repository, through a link where its name has blanks: the python backend hangs on those."""
+    """Return the repository, or a link to it if its name contains blanks, on which the python backend hangs."""
     path = folder.resolve()
     return runtime / f"repository-{number}" if any(letter.isspace() for letter in str(path)) else path
 
@@ -230,9 +230,9 @@ def _is_ready(running: _Running) -> bool:
     control = HttpControl(Connection(Endpoint(LOOPBACK, running.ports.http)))
     try:
         status, _ = control.exchange("GET", "/v2/health/ready", timeout_s=_PROBE_TIMEOUT_S)
-        # A stranger that took the port first may well be a ready server too.
+        # Another process that took the port first may also be a ready server.
         return status == 200 and listens_on(running.guarded.process.pid, running.ports)
-    except (PeerError, OSError):  # it does not answer yet, or has just ended
+    except (PeerError, OSError):  # it does not answer yet, or has just exited
         return False
 
 

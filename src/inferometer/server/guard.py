@@ -1,9 +1,9 @@
-r"""Starts a server and outlives it: whatever ends the server or its owner, nothing of it stays behind.
+r"""Start a server and outlive it: however the server or its owner ends, nothing is left behind.
 
     owner ---- starts ----> this script ---- becomes ----> tritonserver ---- starts ----> stubs
                                  \---- forks ----> guard
 
-The script is there before the owner makes the first file, and waits for its word on standard input. Then it
+The script runs before the owner creates the first file, and waits for a line on standard input. Then it
 forks and becomes the server, so the owner's child is the server itself. The fork, the guard,
 waits for the end of either process: when the owner is gone (kill -9 included) it stops the server, when the
 server is gone it ends the stubs and removes the shared memory and the folder. A death signal (prctl) would
@@ -26,24 +26,24 @@ SHARED_MEMORY = Path("/dev/shm")
 GRACE_S = 8.0
 GO = "go\n"
 _POLL_S = 0.2
-_MOST_ROUNDS = 100  # a process may start another one while it is looked for
+_MOST_ROUNDS = 100  # a process may start another one during the search
 
 
 def guard_command(files: "ServerFiles", *, log: Path, alive: int) -> list[str]:
-    """The words before a server's command; the pipe `alive` ends when the guard is done."""
+    """Return the prefix of a server's command; the pipe `alive` closes when the guard is done."""
     words = (os.getpid(), alive, log, files.prefix, files.runtime, files.scratch_log or "")
     return [sys.executable, "-I", "-S", __file__, *map(str, words)]
 
 
 class ServerFiles(NamedTuple):
-    """What a server leaves in the file system."""
+    """Files that a server leaves in the file system."""
 
     prefix: str  # of the names of its shared memory regions
     runtime: Path
-    scratch_log: Path | None  # a log nobody asked for
+    scratch_log: Path | None  # a temporary log
 
     def remove(self) -> None:
-        """Remove the shared memory and the folder; doing it twice does no harm."""
+        """Remove the shared memory and the folder, if they exist."""
         for region in SHARED_MEMORY.glob(f"{self.prefix}*"):
             region.unlink(missing_ok=True)
         shutil.rmtree(self.runtime, ignore_errors=True)
@@ -54,7 +54,7 @@ class ServerFiles(NamedTuple):
 
 
 def end_session(session: int, *, but: int | None = None) -> None:
-    """Kill whatever is left of a process and of all that it started: also what has a process group of its own."""
+    """Kill all remaining processes of a session, including those with their own process group."""
     for _ in range(_MOST_ROUNDS):
         left = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _session_of(pid) == session} - {
             but
@@ -67,7 +67,7 @@ def end_session(session: int, *, but: int | None = None) -> None:
 
 
 def _session_of(pid: str) -> int | None:
-    """None of one that has ended, or that its parent has yet to wait for."""
+    """Return the session of a process; None if it has exited, even if not yet reaped."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
         state, _, _, session = file.read().rpartition(b")")[2].split()[:4]
         return None if state in (b"Z", b"X") else int(session)
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> None:
     alive, log, (prefix, runtime, scratch_log) = int(arguments[1]), arguments[2], arguments[3:6]
     files = ServerFiles(prefix, Path(runtime), Path(scratch_log) if scratch_log else None)
     owner, server = _Process(int(arguments[0])), _Process(os.getpid())
-    # The parent is seen after its handle was taken: no later process with the same id can be meant.
+    # The parent is checked after its handle was opened, so a later process with the same ID is excluded.
     if os.getppid() != owner.pid or sys.stdin.readline() != GO:
         files.remove()
         files.remove_log()
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
     if os.fork() != 0:
         os.close(alive)
         os.execv(arguments[6], arguments[6:])
-    os.setsid()  # from here on it is the guard
+    os.setsid()  # from here on this is the guard
     _wait_any([owner, server])
     _stop(server)
     files.remove()
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> None:
 
 
 class _Process:
-    """A process that can be waited for though it is not our child."""
+    """A process that can be waited for although it is not a child."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""A process that never outlives its owner (guard.py): how it is started and ended, and what its log says."""
+"""A process that never outlives its owner (guard.py): its start, its end, and its log."""
 
 import contextlib
 import os
@@ -31,13 +31,13 @@ _LONGEST_LINE = 400
 
 
 class GuardedProcess:
-    """A command with a guard, a runtime folder, a prefix for its shared memory and a log; nothing of it stays behind.
+    """A command with a guard, a runtime folder, a prefix for its shared memory, and a log; nothing is left behind.
 
-    The guard is there first, so that files may be made under it; the command itself runs when they are.
+    The guard starts first, so that files can be created under it; then the command runs.
     """
 
     def __init__(self, name: str, log: Path | None = None, *, runtime: Path | None = None) -> None:
-        """Without a log of the user's it is a file of ours, removed at the end; so is the folder, in any case."""
+        """Without `log`, use a temporary log that is removed at the end; the folder is always removed."""
         token = f"{os.getpid()}_{secrets.token_hex(8)}"
         if runtime is None:
             runtime = Path(tempfile.gettempdir()) / f"inferometer-{name}-{token}"
@@ -45,7 +45,7 @@ class GuardedProcess:
         self.files = ServerFiles(f"inferometer_{token}_", runtime, self.log if log is None else None)
         self._log_start = 0  # bytes that earlier servers wrote to the same log
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: int | None = None  # reads as ended when the guard is done
+        self._guard: int | None = None  # reaches its end when the guard is done
 
     @property
     def runtime(self) -> Path:
@@ -62,7 +62,7 @@ class GuardedProcess:
     def starting(
         self, command: list[str], environment: Mapping[str, str], fds: tuple[int, ...] = ()
     ) -> Iterator[None]:
-        """What the command needs is made in this context; it runs when that is left."""
+        """Context for creating what the command needs; the command runs on exit."""
         self._start(command, environment, fds)
         try:
             yield
@@ -90,7 +90,7 @@ class GuardedProcess:
         self._guard = done
 
     def _release(self) -> None:
-        """Let the command run. One that ended already is noticed by whoever waits for it."""
+        """Let the command run. Waiting for it reveals whether it has already exited."""
         stdin = self.process.stdin
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError), stdin:
@@ -102,13 +102,13 @@ class GuardedProcess:
             self._log_start = file.tell()
 
     def log_text(self) -> str:
-        """What this process has logged, without the logs of earlier ones."""
+        """Return the log of this process, without those of earlier ones."""
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode("utf-8", "replace")
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> str:
-        """Return when it is ready, or when it will not be: then in words, why."""
+        """Wait until the process is ready; return an empty string, or the reason why it is not."""
         deadline = Deadline.after(timeout_s)
         while not is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -120,7 +120,7 @@ class GuardedProcess:
         return ""
 
     def end_words(self) -> str:
-        """How the command ended by itself, and what it wrote last."""
+        """Describe how the command exited by itself, with the last line of its log."""
         return end_words(self.process.wait(), self.log)
 
     def end(self, *, keep_log: bool = False) -> None:
@@ -133,7 +133,7 @@ class GuardedProcess:
             end_session(process.pid)
             process.wait()
         self.wait_for_guard()
-        # The guard has done both already, unless somebody killed it.
+        # The guard has already done both, unless it was killed.
         end_session(process.pid)
         self.files.remove()
         if not keep_log:
@@ -150,7 +150,7 @@ class GuardedProcess:
 
 
 def ends(process: "subprocess.Popen[bytes]", deadline: Deadline) -> bool:
-    """Whether it ends by then."""
+    """Wait for the process; return whether it exits by the deadline."""
     while True:
         try:
             process.wait(deadline.wait_s())
@@ -162,7 +162,7 @@ def ends(process: "subprocess.Popen[bytes]", deadline: Deadline) -> bool:
 
 
 def empty_log(log: Path | None) -> None:
-    """Start a user's log afresh; every server of the session then appends to it."""
+    """Empty a user's log; every server of the session then appends to it."""
     if log is not None:
         _opened(log, "wb").close()
 
@@ -177,17 +177,17 @@ def _opened(log: Path, mode: str) -> IO[bytes]:
         ) from None
 
 
-# --- what is left of a process that ended by itself
+# --- reports on a process that exited by itself
 
 
 def end_words(code: int, log: Path | None) -> str:
-    """How it ended, what it wrote last, and where the rest is."""
+    """Describe how a process exited, with the last line and the path of its log."""
     line = "" if log is None else last_line(log)
     return f"{ending(code)}; its last line: {line}; see its log {log}" if line else ending(code)
 
 
 def ending(code: int) -> str:
-    """An exit status in words; one below zero is a signal, as in `subprocess`."""
+    """Describe an exit status; a negative one is a signal, as in `subprocess`."""
     if code >= 0:
         return f"exited with status {code}"
     with contextlib.suppress(ValueError):
@@ -196,7 +196,7 @@ def ending(code: int) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not blank, shortened; nothing where there is none."""
+    """Return the last non-blank line of a log, shortened; empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
@@ -207,21 +207,21 @@ def last_line(log: Path) -> str:
     return next(filter(None, lines), "")[:_LONGEST_LINE]
 
 
-# --- what a tritonserver log says about a start that failed
+# --- reasons for a failed start in a tritonserver log
 
 
 def ports_in_use(log: str) -> tuple[int, ...]:
-    """The ports the server was refused because somebody else holds them."""
+    """Return the ports that the server could not use because another process holds them."""
     return tuple(int(match["port"]) for match in _PORT.finditer(log))
 
 
 def is_about_models(log: str) -> bool:
-    """Whether the server gave up over the models it was given, not over itself."""
+    """Return whether the server failed because of its models."""
     return any(_MODEL.search(line) for line in _errors(log))
 
 
 def telling_lines(log: str) -> tuple[str, ...]:
-    """The few lines that say why the server gave up; the last ones where none is marked as an error."""
+    """Return the few lines that explain the failure; the last ones if none is marked as an error."""
     errors = tuple(dict.fromkeys(_errors(log)))
     if errors:
         return errors[:_MOST_LINES]

@@ -1,8 +1,8 @@
-"""Processes of ours that hold a Triton: with the library and backends they need, guarded like a server of its own.
+"""Processes with an embedded Triton library and its backends, guarded like a separate server.
 
-The library comes from a folder that is laid out like Triton's installation (lib/libtritonserver.so and backends/), or
-from the nvidia-pytriton wheel. Whatever ends such a process, its guard ends the stubs of python models and removes
-what they leave (guard.py).
+The library comes from a folder with the layout of Triton's installation (lib/libtritonserver.so and backends/), or
+from the nvidia-pytriton wheel. However such a process ends, its guard ends the stubs of python models and removes
+their files (guard.py).
 """
 
 import subprocess
@@ -20,35 +20,35 @@ from inferometer.server.wheel import backends_folder, find_wheel, prepare, serve
 from inferometer.services.tritonserver import InProcessSettings
 
 _START_S = 120.0
-_LAST_S = 1.0  # for a process that is about to end
+_LAST_S = 1.0  # for a process that is about to exit
 _LIBRARIES = ("lib/libtritonserver.so", "lib64/libtritonserver.so")
 USUAL_DIRECTORY = Path("/opt/tritonserver")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A model with another configuration than that of its folder."""
+    """A model with a configuration that differs from that of its folder."""
 
     name: str
-    source: Path  # the files are these
+    source: Path  # folder of its files
     config: str  # config.pbtxt
 
 
 @dataclass(slots=True)
 class Host:
-    """Starts processes that find a Triton's settings in their environment."""
+    """Starter of processes with a Triton's settings in their environment."""
 
     models: tuple[str, ...]
     repository: Path | None = None
-    directory: Path | None = None  # Triton's installation; None takes the wheel
-    folders: tuple[ModelFolder, ...] = ()  # without a repository: one is made of these for each process
+    directory: Path | None = None  # Triton's installation; None: the wheel
+    folders: tuple[ModelFolder, ...] = ()  # used without a repository: each process gets one built from these
     environment: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = _START_S
     _started: list[GuardedProcess] = field(default_factory=list)
     _has_answered: bool = False
 
     def start(self, command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-        """The process itself, not its guard; kill it to end it."""
+        """Start a process and return it, not its guard; kill it to end it."""
         guarded = GuardedProcess("triton")
         environment = server_environment(guarded.runtime, self.environment)
         settings = self._settings(guarded.files)
@@ -63,7 +63,7 @@ class Host:
         return guarded.process
 
     def _settings(self, files: ServerFiles) -> InProcessSettings:
-        """Where everything is; what is made for the process is made under its guard."""
+        """Return the settings of the process, whose files are created under its guard."""
         if self.directory is None:
             wheel = find_wheel()
             library = next(wheel.libraries.glob("libtritonserver*.so"))
@@ -81,7 +81,7 @@ class Host:
         )
 
     def wait_until_answering(self, port: int) -> None:
-        """Return when the process that was started last answers control calls on this port."""
+        """Wait until the process started last answers control calls on this port."""
         problem = self._started[-1].wait_until(lambda: not is_free(port), self.timeout_s)
         if problem:
             raise LocalError(
@@ -96,15 +96,15 @@ class Host:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that answers."""
+        """Process ID of the process that answers; None if none does yet."""
         return self._last.pid if self._has_answered else None
 
     def has_died(self) -> bool:
-        """Whether the process that answered has ended by itself."""
+        """Return whether the process that answered has exited by itself."""
         return self._has_answered and self._last.poll() is not None
 
     def end(self) -> str:
-        """Have the process ended, if it does not end by itself; in words, how it did."""
+        """Wait for the process to exit, or kill it; return a description of how it ended."""
         child = self._last
         try:
             code = child.wait(_LAST_S)
@@ -116,13 +116,13 @@ class Host:
         return f"it {ending(code)}; its last line: {line}" if line else f"it {ending(code)}"
 
     def _last_words(self) -> str:
-        """What the last process said that may tell why it ended."""
+        """Return the log lines of the last process that may explain its end."""
         text = self._started[-1].log.read_text(errors="replace")
         own = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
         return "; ".join(own or telling_lines(text)) or "it wrote nothing"
 
     def close(self) -> None:
-        """Return when nothing of the processes is left; they must have been ended."""
+        """Wait until the processes, which must have ended, are cleaned up."""
         started, self._started = self._started, []
         for guarded in started:
             guarded.wait_for_guard()
@@ -135,7 +135,7 @@ def _repository(files: ServerFiles) -> Path:
 
 
 def make_repository(repository: Path, folders: tuple[ModelFolder, ...]) -> None:
-    """Links to the files of the models, and their configurations."""
+    """Create a repository of links to the models' files, and their configurations."""
     for row in folders:
         folder = repository / row.name
         folder.mkdir(parents=True)
@@ -146,7 +146,7 @@ def make_repository(repository: Path, folders: tuple[ModelFolder, ...]) -> None:
 
 
 def installation(given: str | None, option: str) -> Path | None:
-    """Triton's installation: the given one, one in the usual place, or None, which takes the wheel."""
+    """Return Triton's installation: the given one, or one in the usual place; None means the wheel."""
     if given is not None:
         installed_library(Path(given), option)
         return Path(given)
@@ -154,7 +154,7 @@ def installation(given: str | None, option: str) -> Path | None:
 
 
 def installed_library(directory: Path, option: str = "--triton-server-directory") -> Path:
-    """The library of an installation."""
+    """Return the path of the library of an installation."""
     for name in _LIBRARIES:
         if (directory / name).exists():
             return directory / name
@@ -174,7 +174,7 @@ def check_repository(folder: Path) -> Path:
 
 @contextmanager
 def asked_host(host: Host, port: int) -> Iterator[None]:
-    """A process that answers control calls on the port, and nothing else."""
+    """Run a process that only answers control calls on the port."""
     command = module_command("inferometer.services.in_process", str(port))
     child = host.start(command, ())
     try:

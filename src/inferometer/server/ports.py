@@ -1,4 +1,4 @@
-"""The three ports of a server: checked when given, picked when not."""
+"""The three ports of a server: given ones are checked, others are chosen."""
 
 import errno
 import itertools
@@ -30,7 +30,7 @@ class Ports(NamedTuple):
 
 
 def choose_ports(requested: Ports) -> Ports:
-    """These ports with a free one in place of each 0; a given port that is taken is a UsageError."""
+    """Replace each 0 by a free port; raise UsageError if a given port is in use."""
     _check_numbers(requested)
     given_first = sorted(requested.named(), key=lambda pair: pair[1] == 0)
     with ExitStack() as held:  # all three at once, so that they differ
@@ -42,7 +42,7 @@ def choose_ports(requested: Ports) -> Ports:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port now."""
+    """Return whether a server could listen on this port now."""
     try:
         _bind(port, "").close()
     except UsageError:
@@ -51,7 +51,7 @@ def is_free(port: int) -> bool:
 
 
 def port_in_use(service: str, port: int) -> UsageError:
-    """The error for a given port that somebody else holds."""
+    """Return the error for a given port that another process uses."""
     return UsageError(
         f"the {service} port {port} on {LOOPBACK} is used by another process",
         remedy="stop that process, give another port, or leave out the port to use a free one",
@@ -59,7 +59,7 @@ def port_in_use(service: str, port: int) -> UsageError:
 
 
 def listens_on(pid: int, ports: Iterable[int], proc: Path = PROC) -> bool:
-    """Whether it is this process, and not a stranger, that listens on all these ports."""
+    """Return whether this process, and not another one, listens on all these ports."""
     sockets = {link for link in _open_files(pid, proc) if link.startswith("socket:")}
     if not sockets:  # the table of all connections is long on a busy machine
         return False
@@ -67,22 +67,22 @@ def listens_on(pid: int, ports: Iterable[int], proc: Path = PROC) -> bool:
 
 
 def listeners(port: int, proc: Path = PROC) -> tuple[int, ...]:
-    """The processes behind a port of this machine, as far as we may see them; those of a container it leads to."""
+    """Return the visible processes that listen on a port of this machine, or in the container that it leads to."""
     pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
     inside = next(filter(None, (_maybe_container(pid, port, proc) for pid in pids)), None)
-    tables: dict[str, frozenset[str]] = {}  # sockets that listen on the port, by network
+    tables: dict[str, frozenset[str]] = {}  # sockets that listen on the port, by network namespace
     found = []
     for pid in pids:
         try:
             if _holds(pid, port, tables, proc) if inside is None else _has_address(pid, inside, proc):
                 found.append(pid)
-        except OSError:  # somebody else's, or it has just ended
+        except OSError:  # owned by another user, or just exited
             continue
     return tuple(found)
 
 
 def _holds(pid: int, port: int, tables: dict[str, frozenset[str]], proc: Path) -> bool:
-    """The table of connections is long on a busy machine, so it is read once for all processes of a network."""
+    """Return whether the process listens on the port; the long connection table is read once per network namespace."""
     try:
         network = os.readlink(f"{proc}/{pid}/ns/net")
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def _holds(pid: int, port: int, tables: dict[str, frozenset[str]], proc: Path) -
 
 
 def _maybe_container(pid: int, port: int, proc: Path) -> str | None:
-    """The address of the container, if this process forwards the port to it."""
+    """Return the address of the container, if this process forwards the port to it."""
     try:
         with open(f"{proc}/{pid}/cmdline", "rb") as file:
             line = file.read()
@@ -108,7 +108,7 @@ def _maybe_container(pid: int, port: int, proc: Path) -> str | None:
 
 
 def _has_address(pid: int, address: str, proc: Path) -> bool:
-    """Whether the process sees the network from where this is an address of its own."""
+    """Return whether this is a local address in the network namespace of the process."""
     table = (proc / str(pid) / "net" / "fib_trie").read_text()
     return re.search(rf"\|-- {re.escape(address)}\n +/32 host LOCAL", table) is not None
 
@@ -146,7 +146,7 @@ def _bind(port: int, service: str) -> socket.socket:
 
 
 def _listening(pid: int, proc: Path) -> Iterator[tuple[str, int]]:
-    for family in ("tcp", "tcp6"):  # gRPC listens on 127.0.0.1 with a socket of the other family
+    for family in ("tcp", "tcp6"):  # gRPC listens on 127.0.0.1 with an IPv6 socket
         table = proc / str(pid) / "net" / family
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             if f" {_LISTENING} " in line:

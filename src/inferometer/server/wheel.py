@@ -1,4 +1,4 @@
-"""The tritonserver inside the nvidia-pytriton wheel: where it is, and a private folder to run it from."""
+"""The tritonserver in the nvidia-pytriton wheel: its location, and a private folder to run it from."""
 
 import importlib.util
 import os
@@ -57,7 +57,7 @@ class Wheel:
 
 
 def find_wheel() -> Wheel:
-    """The wheel on this interpreter's path, found without importing it: its import starts things."""
+    """Find the wheel on this interpreter's path without importing it, since the import has side effects."""
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise UsageError(
@@ -78,21 +78,21 @@ def find_wheel() -> Wheel:
 
 
 def prepare(wheel: Wheel, runtime: Path, environment: Mapping[str, str]) -> None:
-    """Make all that the wheel's server needs under `runtime`."""
+    """Create everything that the wheel's server needs under `runtime`."""
     make_backends(wheel, runtime)
     make_interpreter(runtime)
     check_stub(runtime, environment)
 
 
 def backends_folder(runtime: Path) -> Path:
-    """Where `make_backends` puts the backends."""
+    """Return the folder in which `make_backends` puts the backends."""
     return runtime / "pytriton" / "tritonserver" / "backends"
 
 
 def make_backends(wheel: Wheel, runtime: Path) -> None:
-    """A backend folder under `runtime` whose python backend runs models with this interpreter's version.
+    """Create a backend folder under `runtime` whose python backend runs models with this interpreter's version.
 
-    The layout repeats the wheel's, because the copied stub finds its libraries by a path relative to itself.
+    The layout is that of the wheel, because the copied stub finds its libraries by a path relative to itself.
     """
     stub = wheel.stub(_PYTHON)
     if not stub.exists():
@@ -112,10 +112,10 @@ def make_backends(wheel: Wheel, runtime: Path) -> None:
 
 
 def make_interpreter(runtime: Path) -> None:
-    """A virtual environment under `runtime` in which the stubs find this interpreter and its packages.
+    """Create a virtual environment under `runtime` in which the stubs find this interpreter and its packages.
 
     A stub takes its prefix from the first python3 on PATH and ignores every PYTHON... variable. So a start-up
-    file repeats our search path, and forbids bytecode files: model folders are often part of an installation
+    file repeats the search path, and disables bytecode files: model folders are often part of an installation
     or under version control.
     """
     import venv
@@ -123,13 +123,14 @@ def make_interpreter(runtime: Path) -> None:
     venv.EnvBuilder(symlinks=True).create(runtime / _VENV)
     packages = next((runtime / _VENV / "lib").glob("python*/site-packages"))
     paths = [str(Path(path).resolve()) for path in sys.path if path]
-    # Not sitecustomize.py: Debian's and Ubuntu's Python have one of their own, which is found first.
+    # Not sitecustomize.py: Debian's and Ubuntu's Python have their own, which is found first.
     (packages / f"{_START}.py").write_text(_SITE.format(paths=paths), encoding="utf-8")
     (packages / f"{_START}.pth").write_text(f"import {_START}\n", encoding="utf-8")
 
 
 def server_environment(runtime: Path, added: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment and `added`, with which the stubs find their interpreter and its shared library."""
+    """Return the user's environment and `added`, extended so that the stubs find their interpreter and its shared
+    library."""
     variables = {**users_environment(), **added}
     variables["PATH"] = _joined(str(runtime / _VENV / "bin"), variables.get("PATH"))
     library = sysconfig.get_config_var("LIBDIR")
@@ -140,8 +141,8 @@ def server_environment(runtime: Path, added: Mapping[str, str]) -> dict[str, str
 
 def check_stub(runtime: Path, environment: Mapping[str, str]) -> None:
     """Raise a LocalError if the python backend cannot be started at all."""
-    # Without arguments the stub only complains about them; 127 is the loader's word for a missing library.
-    # Triton itself would wait half a minute for such a stub and then not say why.
+    # Without arguments the stub only reports that they are missing; the loader returns 127 for a missing library.
+    # Triton itself would wait half a minute for such a stub and then give no reason.
     stub = backends_folder(runtime) / "python" / STUB
     trial = subprocess.run(
         [stub], env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False
@@ -155,10 +156,10 @@ def check_stub(runtime: Path, environment: Mapping[str, str]) -> None:
 
 
 def numpy_remarks() -> tuple[Remark, ...]:
-    """About the numpy that python models will import, which is not imported here."""
+    """Return remarks on the numpy that python models will import, without importing it."""
     try:
         version = metadata.version("numpy")
-    except metadata.PackageNotFoundError:  # nor will they find one
+    except metadata.PackageNotFoundError:  # the models will not find it either
         return ()
     if int(version.partition(".")[0]) < NUMPY_LIMIT:
         return ()
