@@ -204,7 +204,7 @@ class _Connection(SocketConnection):
             else:
                 self._send_later(request, sent)
         else:
-            self._sent_ns = 0  # connection set-up is no part of the service time
+            self._sent_ns = 0  # connection set-up is not part of the service time
             self.prepare()
 
     def _sampled(self, request: Request) -> int:
@@ -220,7 +220,7 @@ class _Connection(SocketConnection):
         if mask != READ or self._waits_to_write:
             self._ready_generally(mask)
             return
-        # Names of their own for what is called: calls through `self` cost more when they are no methods.
+        # Local names for callables: calling an attribute of `self` that is not a method costs more.
         buffer, decoder, recv_into, clock = self._buffer, self._decoder, self._recv_into, self._clock
         try:
             length = recv_into(buffer)

@@ -159,8 +159,8 @@ def recognize(answers: ProbeAnswers) -> ServerGuess:
     """Return the guess that fits the answers."""
     if _is_metrics_port(answers):
         return ServerGuess(METRICS, "http", "a metrics port")
-    for question, tells, guess in SIGNS:
-        if question in answers and tells(answers[question]):
+    for question, matches, guess in SIGNS:
+        if question in answers and matches(answers[question]):
             return guess
     return PLAIN
 
@@ -286,9 +286,8 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     elif is_closed:
         said = f"{where} closes every connection without an answer: it speaks neither HTTP nor gRPC nor TLS"
     else:
-        said = (
-            f"{where} does not speak HTTP: {_named(line)}its answer begins with {(line or str(cause))[:60]!r}"
-        )
+        begin = (line or str(cause))[:60]
+        said = f"{where} does not speak HTTP: {_likely_protocol(line)}its answer begins with {begin!r}"
     raise PeerError(said, remedy=remedy) from cause
 
 
@@ -301,7 +300,7 @@ _GREETINGS = (
 )
 
 
-def _named(line: str) -> str:
+def _likely_protocol(line: str) -> str:
     return next((f"it looks like {name}, and " for begin, name in _GREETINGS if line.startswith(begin)), "")
 
 

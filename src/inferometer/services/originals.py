@@ -171,7 +171,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _locked(path: Path, server: str, say: Say) -> int:
     """Return the open file once it is locked; wait for an active guard, but not for another run."""
-    is_told = False
+    is_announced = False
     deadline = Deadline.after(LOCK_S)
     while True:
         with writing(path):
@@ -186,9 +186,9 @@ def _locked(path: Path, server: str, say: Say) -> int:
                     f"another run (process {holder}) is changing the models of {server}",
                     remedy="wait for it to end",
                 ) from None
-            if not is_told:
+            if not is_announced:
                 say(f"The last run at {server} was killed: waiting for its guard to restore the models")
-            is_told = True
+            is_announced = True
             try:
                 deadline.sleep(_PAUSE_S)
             except DeadlineError as late:

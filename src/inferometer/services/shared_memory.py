@@ -5,7 +5,7 @@ which all requests share (it is never read). Its name is new in every run, and n
 
     create -> write -> register at the server -> unlink the file -> load -> unregister
 
-Once the server has mapped the region, its file is no longer needed and removed, so no file is left behind.
+Once the server has mapped the region, its file is removed, so that none is left behind.
 The registration remains; if the run is killed, its guard removes it. Triton (2.50 and later) keeps a region
 as long as a request uses it, and cancelled requests continue at the server: hence the guard's long time-out.
 """

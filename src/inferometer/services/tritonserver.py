@@ -322,9 +322,9 @@ class InProcessServer:
         return bytes(reply.SerializeToString())
 
     def _output(self, response: int, index: int) -> tuple[str, bytes]:
-        told = [kind() for kind in _OUTPUT]
-        self._library.call("InferenceResponseOutput", response, index, *map(byref, told))
-        name, _, _, _, start, size, where, _, _ = (row.value for row in told)
+        fields = [kind() for kind in _OUTPUT]
+        self._library.call("InferenceResponseOutput", response, index, *map(byref, fields))
+        name, _, _, _, start, size, where, _, _ = (row.value for row in fields)
         if where != _CPU:
             raise PeerError("an output is in GPU memory, which the client cannot read")
         return (name or b"").decode(), ctypes.string_at(start or 0, size) if size else b""

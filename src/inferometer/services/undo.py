@@ -190,11 +190,11 @@ def _put_back(tracer: Tracer, old: TraceSettings) -> None:
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    told = io.BytesIO(sys.stdin.buffer.read())  # until the owner is gone
+    pending = io.BytesIO(sys.stdin.buffer.read())  # until the owner is gone
     undos: list[Undo] = []
     with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the last one may be incomplete
         while True:
-            undos.append(pickle.load(told))
+            undos.append(pickle.load(pending))
     for undo in reversed(undos):
         undo.is_done(undo.timeout_s)
 

@@ -17,8 +17,8 @@ none. A stream is removed from `streams` before its end is reported.
       idle ------------> open, half closed ------------------------> closed       reader.ended
                           |   |     |
                           |   |     +-- RST_STREAM, GOAWAY below it -> closed      reader.failed
-                          |   +-- malformed, we send RST_STREAM -----> cancelled   reader.failed
-                          +------ cancel(), we send RST_STREAM ------> cancelled
+                          |   +-- malformed, RST_STREAM sent --------> cancelled   reader.failed
+                          +------ cancel(), RST_STREAM sent ---------> cancelled
 
 The server may not know yet about a cancellation, so frames for cancelled streams are dropped, though DATA counts
 for the connection's window; frames for closed streams, and for those never opened, end the connection. A

@@ -1,4 +1,4 @@
-"""Requests of several samples."""
+"""Batched requests."""
 
 import pytest
 
@@ -60,12 +60,12 @@ def test_generated_batches_stay_within_the_pool():
     assert len(batch(dataset(*steps), model(X), 3)) == 4
 
 
-def test_models_without_batching_get_the_steps_as_they_are():
+def test_models_without_batching_get_the_steps_unchanged():
     given = dataset((tensor("X", 1),), (tensor("X", 1, 2),))
     assert batch(given, model(X, max_batch_size=0), 1) == given.streams[0]
 
 
-def test_steps_may_differ_when_they_travel_alone():
+def test_steps_may_differ_without_batching():
     given = dataset((tensor("X", 1), tensor("Y", 1, 2, shape=(1, 2))), (tensor("X", 2),))
     assert [[t.shape for t in request] for request in batch(given, model(X, Y), 1)] == [
         [(1, 1), (1, 1, 2)],
@@ -108,7 +108,7 @@ def test_shape_tensors_carry_no_batch_dimension():
         ),
     ],
 )
-def test_steps_that_do_not_go_together(first, second, text):
+def test_incompatible_steps(first, second, text):
     with pytest.raises(UsageError) as caught:
         batch(dataset(first, second), model(SHAPE, X, Y), 2)
     assert str(caught.value) == text
@@ -144,13 +144,13 @@ def test_a_batch_is_checked_for_the_outputs_that_all_its_steps_name():
     assert contents(expected) == [[0, 1], [2, 3]]
 
 
-def test_nothing_is_expected_where_nothing_was_given():
+def test_nothing_is_expected_without_expected_outputs():
     given = dataset((tensor("X", 1),))
     assert batch_expected(given, model(X), 2) is None
     assert stream_expected(given, model(X)) is None
 
 
-def test_expected_outputs_of_models_without_batching_stay_as_they_are():
+def test_expected_outputs_of_models_without_batching_are_unchanged():
     given = checked((tensor("O", 0),))
     assert batch_expected(given, model(X, max_batch_size=0), 1) == given.expected[0]
 

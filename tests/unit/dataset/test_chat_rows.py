@@ -1,4 +1,4 @@
-"""Files of prompts and chats as people have them, and what each row is sent as."""
+"""Files of prompts and chats in common formats, and the requests from each row."""
 
 import csv
 import io
@@ -43,7 +43,7 @@ def as_parquet(*rows: dict[str, Any]) -> bytes:
 
 @pytest.fixture
 def read(tmp_path: Path):
-    """The steps of a file with this content, each as its texts by name, and what is said about it."""
+    """Return the steps of a file with this content, as texts by name, and the findings."""
 
     def call(
         data: bytes, name: str = "data", **reading: Any
@@ -99,7 +99,7 @@ READ = [
         lines({"conversations": [{"role": "user", "content": "a"}]}),
         [{"messages": messages("a")}],
     ),
-    (  # what was said before anybody asked is left out
+    (  # messages before the first user turn are left out
         "ShareGPT",
         lines({"conversations": [{"from": "gpt", "value": "x"}, *said("a", "b")]}),
         [{"messages": messages("a")}],
@@ -108,7 +108,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("name", "data", "steps"), READ)
-def test_what_a_row_is_sent_as(name: str, data: bytes, steps: list[dict[str, str]], read):
+def test_requests_from_a_row(name: str, data: bytes, steps: list[dict[str, str]], read):
     assert read(data)[:2] == (name, steps)
 
 
@@ -129,14 +129,14 @@ def test_a_system_prompt_goes_with_the_first_turn(read):
     assert steps == [{"session_id": "x", "delay": "0"}] * 2
 
 
-def test_the_lengths_of_answers_in_the_file_are_asked_for_where_they_are_counted(read):
+def test_lengths_of_answers_in_the_file_are_requested_if_counted(read):
     data = lines({"conversations": said("a", "one two", "b")})
     _, steps, findings = read(data, count=lambda text: len(text.split()))
     assert [step.get("max_tokens") for step in steps] == ["2", None]
     assert "as many tokens as the file's answer has" in findings[-1]
 
 
-def test_what_is_left_out_is_said(read):
+def test_omissions_are_reported(read):
     _, steps, findings = read(lines({"conversations": []}, {"conversations": said("a")}))
     assert len(steps) == 1
     assert [text.partition(": ")[2] for text in findings] == [
@@ -184,7 +184,7 @@ def test_mistakes_name_place_and_field(data: bytes, sentence: str, read, tmp_pat
     assert caught.value.remedy
 
 
-def test_data_files_may_hold_any_of_them(tmp_path: Path):
+def test_data_files_may_contain_any_format(tmp_path: Path):
     one, two, three = tmp_path / "a.jsonl", tmp_path / "b.csv", tmp_path / "c.json"
     one.write_bytes(lines({"prompt": "a"}))
     two.write_bytes(table(("prompt",), ("b",)))

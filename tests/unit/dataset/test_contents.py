@@ -1,4 +1,4 @@
-"""What is in a file, by columns."""
+"""Contents of a file by columns."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_trace(contents):
     )
 
 
-def test_a_trace_that_says_nothing_but_times(contents):
+def test_a_trace_with_only_times(contents):
     found = contents(lines({"timestamp": 0}, {"timestamp": 5}))
     assert (found.requests, found.inputs, found.cacheable_tokens) == (2, (), None)
 
@@ -115,5 +115,5 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize(("prompts", "expected"), [row[1:] for row in BLOCKS], ids=[row[0] for row in BLOCKS])
-def test_what_could_be_cached(prompts: list[tuple[int, tuple[int | str, ...]]], expected: int):
+def test_cacheable_tokens(prompts: list[tuple[int, tuple[int | str, ...]]], expected: int):
     assert cacheable_in_blocks([TraceTokens(size, 1, blocks) for size, blocks in prompts]) == expected

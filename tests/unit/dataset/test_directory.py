@@ -1,4 +1,4 @@
-"""A directory with a file for each tensor."""
+"""A directory with one file per tensor."""
 
 import pytest
 
@@ -16,7 +16,7 @@ SUM, WORDS = TensorSpec("SUM", "INT32", (-1, -1)), TensorSpec("WORDS", "BYTES", 
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
-    """Writes files into the directory `in` and builds the dataset."""
+    """Write files into the directory `in` and build the dataset."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
 
@@ -54,7 +54,7 @@ def test_an_element_per_line(read, text, elements):
     assert dataset.streams[0][0][1].data == encode("BYTES", elements)
 
 
-def test_files_of_outputs_must_come_back(read):
+def test_files_of_outputs_are_expected_outputs(read):
     dataset, model = read({"A": INTS, "SUM": INTS, "WORDS": b"x\ny\nz\n"})
     (((total, words),),) = dataset.expected
     assert (total.data, words.shape, words.data) == (INTS, (3,), encode("BYTES", ["x", "y", "z"]))
@@ -125,7 +125,7 @@ def test_shape_fills_a_variable_size(read):
         ),
     ],
 )
-def test_what_does_not_fit_is_named(read, files, inputs, text):
+def test_mismatches_are_named(read, files, inputs, text):
     with pytest.raises(UsageError) as caught:
         read(files, *inputs)
     assert str(caught.value) == text
@@ -137,7 +137,7 @@ def test_a_directory_inside(read, tmp_path):
         read({}, A)
 
 
-def test_a_directory_stands_alone(read, tmp_path):
+def test_a_directory_cannot_be_combined(read, tmp_path):
     with pytest.raises(
         UsageError, match="in is a directory and cannot be combined with other data, but got in and a"
     ):

@@ -1,4 +1,4 @@
-"""Files of the user, and values on the command line."""
+"""User files, and values on the command line."""
 
 import io
 import struct
@@ -33,7 +33,7 @@ def _inside(tmp_path, monkeypatch):
 
 
 def write(name: str, data) -> None:
-    """A file of these bytes, or of this array."""
+    """Write a file with these bytes or this array."""
     if isinstance(data, bytes):
         with open(name, "wb") as file:
             file.write(data)
@@ -42,7 +42,7 @@ def write(name: str, data) -> None:
 
 
 def read(specs, *files, **options):
-    """The steps of the dataset; `files` are written as on the command line."""
+    """Return the steps of the dataset; `files` have the form of the command line."""
     specs = specs if isinstance(specs, tuple) else (specs,)
     parsed = tuple(named_source.read("--input", text) for text in files)
     dataset = build(ModelSpec("m", "", specs, (), max_batch_size=8), DataOptions(files=parsed, **options))
@@ -57,7 +57,7 @@ def error(specs, *files, **options) -> str:
 
 
 def sound(samples, *, bits: int, channels: int = 1, tag: int = 1, extensible: bool = False) -> bytes:
-    """A .wav file of raw samples."""
+    """Return a .wav file of raw samples."""
     header = struct.pack(
         "<HHIIHH", 0xFFFE if extensible else tag, channels, 16000, 16000 * channels * bits // 8,
         channels * bits // 8, bits,
@@ -96,14 +96,14 @@ def saved(**arrays) -> bytes:
     ],
 )
 @pytest.mark.parametrize("name", ["a.bin", "a", "a.JPG"])
-def test_other_files_are_sent_as_they_are(spec, data, shape, elements, name):
+def test_other_files_are_sent_unchanged(spec, data, shape, elements, name):
     write(name, data)
     ((tensor,),) = read(spec, f"X=@{name}")
     assert (tensor.name, tensor.datatype, tensor.shape) == ("X", spec.datatype, shape)
     assert decode(spec.datatype, tensor.data) == elements
 
 
-def test_shape_says_how_raw_numbers_lie():
+def test_shape_applies_to_raw_numbers():
     write("a.bin", encode("INT32", range(6)))
     ((tensor,),) = read(one("INT32", -1, -1), "X=@a.bin", shapes={"X": (2, 3)})
     assert tensor.shape == (2, 3)
@@ -120,7 +120,7 @@ def test_a_pattern_gives_a_request_for_each_file_in_order(tmp_path):
     assert [decode("BYTES", step[0].data) for step in steps] == [[b"a.jpg"], [b"b.jpg"]]
 
 
-def test_a_name_with_the_signs_of_a_pattern_is_that_file():
+def test_a_file_name_with_wildcard_characters_is_that_file():
     write("a[1].bin", b"x")
     write("a1.bin", b"y")
     ((tensor,),) = read(one("BYTES", 1), "X=@a[1].bin")
@@ -139,7 +139,7 @@ def test_an_input_may_be_given_several_times():
     assert [decode("BYTES", step[0].data) for step in steps] == [[b"x"], [b"text"], [b"x"]]
 
 
-def test_files_of_several_inputs_go_together_and_one_goes_with_all():
+def test_files_of_several_inputs_are_paired_and_one_applies_to_all():
     write("words.txt", b"a\nb\n")
     write("k.npy", np.array([[7], [8]], dtype=np.int32))
     specs = TensorSpec("A", "BYTES", (1,)), TensorSpec("B", "FP32", (1,)), TensorSpec("K", "INT32", (1,))
@@ -157,10 +157,10 @@ def test_files_become_batches():
     assert (tensor.shape, decode("BYTES", tensor.data)) == ((2, 1), [b"a", b"b"])
 
 
-# --- beside generated data
+# --- completed with generated data
 
 
-def test_other_inputs_get_random_data_of_their_own():
+def test_other_inputs_get_their_own_random_data():
     specs = TensorSpec("A", "INT32", (4,)), one("BYTES", 1)
     steps = read(specs, "X=hello")
     assert [[t.name for t in step] for step in steps] == [["A", "X"]] * 8
@@ -170,13 +170,13 @@ def test_other_inputs_get_random_data_of_their_own():
     assert [step[0] for step in steps] == [step[0] for step in alone.streams[0]]
 
 
-def test_each_of_several_files_has_random_data_beside_it():
+def test_each_of_several_files_is_completed_with_random_data():
     write("words.txt", b"a\nb\nc\n")
     steps = read((TensorSpec("A", "INT32", (4,)), one("BYTES", 1)), "X=@words.txt")
     assert len({step[0].data for step in steps}) == len(steps) == 3
 
 
-def test_zeros_beside_a_file():
+def test_a_file_is_completed_with_zeros():
     steps = read((TensorSpec("A", "INT32", (4,)), one("BYTES", 1)), "X=hello", sources=("zero",))
     assert [step[0].data for step in steps] == [bytes(16)]
 
@@ -210,7 +210,7 @@ def test_text_for_a_model_of_bytes():
 
 
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name not in ("BYTES", "BF16")])
-def test_arrays_come_as_they_were_saved(datatype):
+def test_arrays_are_read_as_saved(datatype):
     @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.integers(0, 4), max_size=3),
@@ -230,13 +230,13 @@ def test_arrays_come_as_they_were_saved(datatype):
     check()
 
 
-def test_one_dimension_more_is_a_request_for_each_row():
+def test_an_extra_dimension_is_one_request_per_row():
     write("a.npy", np.arange(6, dtype=np.int32).reshape(3, 2))
     steps = read(one("INT32", 2), "X=@a.npy")
     assert [decode("INT32", step[0].data) for step in steps] == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_shape_says_how_an_array_lies():
+def test_shape_applies_to_an_array():
     write("a.npy", np.arange(6, dtype=np.int32))
     ((tensor,),) = read(one("INT32", -1, -1), "X=@a.npy", shapes={"X": (2, 3)})
     assert tensor.shape == (2, 3)
@@ -267,7 +267,7 @@ def test_the_array_of_an_archive_by_name_or_the_only_one(names):
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
-def test_a_damaged_array_is_no_more_than_a_usage_error(name):
+def test_a_damaged_array_is_a_usage_error(name):
     array = np.arange(4, dtype=np.int32)
     buffer = io.BytesIO()
     np.save(buffer, array) if name == "a.npy" else np.savez_compressed(buffer, X=array)
@@ -338,7 +338,7 @@ def test_sound_as_the_standard_library_writes_it():
     assert decode("INT16", read(one("INT16", -1), "X=@a.wav")[0][0].data) == [1, 2, 3]
 
 
-def test_a_recording_that_was_cut_off():
+def test_an_interrupted_recording():
     whole = sound(encode("INT16", range(100)), bits=16)
     write("a.wav", whole[:-3])
     assert decode("INT16", read(one("INT16", -1), "X=@a.wav")[0][0].data) == list(range(98))
@@ -354,7 +354,7 @@ def test_models_of_bytes_get_the_sound_file_itself(datatype):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=80), st.integers(0, 60))
-def test_no_sound_file_is_more_than_a_usage_error(junk, cut):
+def test_any_bad_sound_file_is_a_usage_error(junk, cut):
     write("a.wav", sound(encode("INT16", [1, 2, 3]), bits=16)[:cut] + junk)
     try:
         read(one("FP32", -1), "X=@a.wav")
@@ -565,7 +565,7 @@ ONE_ELEMENT = (
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named(spec, source, text):
+def test_mismatches_are_named(spec, source, text):
     for name, data in FILES.items():
         write(name, data)
     found = error(spec, f"X={source}")
@@ -590,19 +590,19 @@ def test_an_input_the_model_does_not_have():
     )
 
 
-def test_files_beside_json():
+def test_files_combined_with_json():
     assert error(one("BYTES", 1), "X=a", sources=("a.json",)) == (
         "--input X=a cannot be combined with --input-data a.json; "
         "give all data with --input, or all with --input-data"
     )
 
 
-def test_inputs_beside_it_may_need_a_shape():
+def test_other_inputs_may_need_a_shape():
     assert "input A contains dynamic shape" in error((TensorSpec("A", "FP32", (-1,)), one("BYTES", 1)), "X=a")
 
 
 @pytest.mark.parametrize("text", ["", "X", "=a", "X=@", "@photo.jpg"])
-def test_what_no_input_is(text):
+def test_names_that_are_not_inputs(text):
     with pytest.raises(UsageError) as caught:
         named_source.read("--input", text)
     assert str(caught.value) == (
@@ -611,13 +611,13 @@ def test_what_no_input_is(text):
     )
 
 
-# --- arrays that stand for much more than their files hold
+# --- arrays that expand to much more than their files
 
 
 def archive(
     shape: tuple[int, ...], kind: str = "<f4", *, content: int = 0, method: int = zipfile.ZIP_DEFLATED
 ) -> bytes:
-    """An archive whose array has this header, and so many zeros behind it."""
+    """Return an archive whose array has this header, followed by `content` zeros."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
     sink = io.BytesIO()

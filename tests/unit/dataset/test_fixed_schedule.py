@@ -1,4 +1,4 @@
-"""Data files whose steps say when they are sent."""
+"""Data files whose steps have send times."""
 
 import json
 

@@ -20,7 +20,7 @@ def model(*inputs: TensorSpec) -> ModelSpec:
 
 
 def values(datatype, shape=(4096,), **options):
-    """The elements of the first step's only tensor."""
+    """Return the elements of the first step's only tensor."""
     dataset = build(model(TensorSpec("X", datatype, shape)), DataOptions(**options))
     return decode(datatype, dataset.streams[0][0][0].data)
 
@@ -29,12 +29,12 @@ def digest(dataset) -> str:
     return hashlib.sha256(b"".join(tensor.data for tensor in dataset.streams[0][0])).hexdigest()
 
 
-def test_a_seed_gives_these_bytes_for_ever():
+def test_a_seed_always_gives_these_bytes():
     dataset = build(model(*EVERYTHING), DataOptions(seed=7, string_length=5))
     assert digest(dataset) == "07790dda1a3fd5f70003b2c3f9392c2634d0b1b007bae45569c7c0c3d538b0d6"
 
 
-def test_same_seed_same_bytes_and_another_seed_others():
+def test_the_seed_determines_the_bytes():
     first, again, other = (build(model(*EVERYTHING), DataOptions(seed=seed)) for seed in (1, 1, 2))
     assert first == again
     assert first != other
@@ -48,7 +48,7 @@ def test_inputs_and_steps_all_differ():
     assert len({tensor.data for tensor in tensors}) == 2 * 8
 
 
-def test_an_input_keeps_its_values_beside_others_and_in_a_larger_pool():
+def test_an_input_keeps_its_values_with_others_and_in_a_larger_pool():
     one, two = TensorSpec("A", "INT32", (16,)), TensorSpec("B", "INT32", (16,))
     alone = build(model(two), DataOptions(pool=2)).streams[0]
     beside = build(model(one, two), DataOptions(pool=4)).streams[0]
@@ -89,7 +89,7 @@ def test_strings_have_the_length_and_the_alphabet(origin):
 def test_string_data_fills_every_element():
     assert values("BYTES", shape=(2,), string_data="abcé") == ["abcé".encode()] * 2
     assert values("BYTES", shape=(2,), string_data="") == [b""] * 2
-    assert values("BYTES", shape=(1,), string_data="\udcff") == [b"\xff"]  # as Python gives argv
+    assert values("BYTES", shape=(1,), string_data="\udcff") == [b"\xff"]  # as in Python's argv
 
 
 @pytest.mark.parametrize("datatype", NUMERIC)
@@ -131,7 +131,7 @@ def test_shape_option_fills_variable_dimensions():
     ]
 
 
-def test_wrong_rank_of_a_variable_shape_is_left_to_the_server():
+def test_a_wrong_rank_of_a_variable_shape_is_checked_by_the_server():
     dataset = build(model(TensorSpec("A", "INT32", (-1, -1))), DataOptions(shapes={"A": (2,)}))
     assert dataset.streams[0][0][0].shape == (2,)
 

@@ -33,7 +33,7 @@ def one(datatype: str, shape: tuple[int, ...] = (4,)) -> TensorSpec:
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
-    """Writes documents (text, or anything json can write) to a.json, b.json, ... and builds the dataset."""
+    """Write documents (text, or anything json can write) to a.json, b.json, ... and build the dataset."""
     monkeypatch.chdir(tmp_path)
 
     def read(specs, *documents, shapes=None, outputs=(OUT,)):
@@ -50,7 +50,7 @@ def read(tmp_path, monkeypatch):
 
 @pytest.fixture
 def error(read):
-    """The text of the error that reading gives."""
+    """Return the text of the error from reading."""
 
     def error(*arguments, **options) -> str:
         with pytest.raises(UsageError) as caught:
@@ -444,11 +444,11 @@ LISTS = "write a list of objects (the steps of one stream) or a list of lists of
         pytest.param("9" * 5000, f"{PARSE}: a.json, line 1, column 1: ", id="a number without end"),
     ],
 )
-def test_files_that_are_wrong(error, document, text):
+def test_invalid_files(error, document, text):
     assert error(one("INT32", (1,)), document).startswith(text)
 
 
-def test_the_place_is_within_the_file(error):
+def test_positions_count_within_the_file(error):
     assert error(one("INT32", (1,)), FLAT, {"data": [{"X": [1, 2]}]}).startswith(
         f"{MISMATCH} Expected: 4 bytes, Got: 8 bytes "
         "( Location stream id: 0, step id: 0) for tensor 'X' in b.json"
@@ -462,7 +462,7 @@ def test_a_file_that_is_not_text(tmp_path):
         build(model(one("INT32")), DataOptions(sources=(str(path),)))
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file(tmp_path):
     with pytest.raises(
         UsageError, match=r"the data file .*nope.json' cannot be read: No such file or directory"
     ):
@@ -479,11 +479,11 @@ def test_memory_holds_little_more_than_the_tensors(read):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert tensors == (4 << 20) + 4_000_000
-    assert peak < len(text) + 2 * tensors  # the text is the test's own, to write the file
+    assert peak < len(text) + 2 * tensors  # the text belongs to the test, to write the file
 
 
 @pytest.mark.parametrize("datatype", DATATYPES)
-def test_tensors_written_come_back(read, datatype):
+def test_written_tensors_are_read_back(read, datatype):
     elements = {
         "BOOL": st.booleans(),
         "BYTES": st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
@@ -527,7 +527,7 @@ def test_without_validation_nothing_is_expected(read):
 
 
 @pytest.mark.parametrize("first", ["data", "validation_data"])
-def test_expected_outputs_stand_beside_the_steps(read, first):
+def test_expected_outputs_accompany_the_steps(read, first):
     document = {
         "data": [[{"X": FOUR}, {"X": FOUR}], [{"X": FOUR}]],
         "validation_data": [[{"OUT": FOUR}, {"OUT": [5, 6, 7, 8]}], [{"OUT": {"b64": b64(INTS)}}]],

@@ -1,4 +1,4 @@
-"""JSON text, read from front to back in blocks."""
+"""JSON text read in blocks."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def reader(text: str | bytes, block: int = 1 << 20) -> JsonReader:
 
 
 def walk(source: JsonReader):
-    """The value by the methods that hold little of it in memory."""
+    """Read the value with the methods that hold little of it in memory."""
     begin = source.peek()
     if begin == "{":
         return {name: walk(source) for name in source.names()}
@@ -54,7 +54,7 @@ def read(text: str | bytes, block: int = 1 << 20):
 
 @settings(deadline=None)
 @given(DOCUMENTS, INDENTS, st.booleans(), BLOCKS)
-def test_what_json_wrote_is_read_in_any_blocks(document, indent, ascii_only, block):
+def test_json_output_is_read_in_any_blocks(document, indent, ascii_only, block):
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
     assert repr(read(text, block)) == repr(document)
     assert repr(reader(text, block).value()) == repr(document)
@@ -75,7 +75,7 @@ def _runs(source, name):
 
 @settings(deadline=None, max_examples=examples(30))
 @given(DOCUMENTS, st.data(), BLOCKS)
-def test_what_json_refuses_is_refused(document, data, block):
+def test_text_that_json_refuses_is_refused(document, data, block):
     text = json.dumps(document)
     cut = data.draw(st.integers(0, len(text)))
     junk = data.draw(st.sampled_from(["", ",", "]", "}", "[", "{", '"', ":", "1", ".", "\\", "\n", "nul"]))
@@ -133,7 +133,7 @@ def _flat(text, block):
         pytest.param("[tru]", "line 1, column 2: Expecting value", id="no word"),
     ],
 )
-def test_where_it_is_wrong(text, message, block):
+def test_error_positions(text, message, block):
     with pytest.raises(JsonError) as caught:
         read(text, block)
     assert str(caught.value).startswith(message)
@@ -151,7 +151,7 @@ def test_where_it_is_wrong(text, message, block):
         pytest.param(f"[1, {'9' * 5000}]", "line 1, column ", id="a number of more digits than Python reads"),
     ],
 )
-def test_where_a_run_is_wrong(text, message, block):
+def test_error_positions_in_a_run(text, message, block):
     with pytest.raises(JsonError) as caught:
         _flat(text, block)
     assert str(caught.value).startswith(message)
@@ -163,7 +163,7 @@ def test_a_list_inside_a_run_is_not_read():
 
 
 @pytest.mark.parametrize("block", [4, 1 << 20])
-def test_constants_are_told_from_numbers_too_large(block):
+def test_constants_are_distinguished_from_numbers_too_large(block):
     nan, infinite, large = _flat("[NaN, -Infinity, 1e999]", block)
     assert (type(nan), type(infinite), type(large)) == (JsonConstant, JsonConstant, float)
     assert math.isnan(nan)
@@ -180,6 +180,6 @@ def test_encodings_that_json_allows(encoding, block):
 @pytest.mark.parametrize(
     ("data", "byte"), [(b'["abcdef\xff"]', 8), (b'["\xc3\xa9\xc3"]', 4), (b'["abc\xe2\x82', 5)]
 )
-def test_what_is_not_text_is_named_by_its_byte(data, byte, block):
+def test_invalid_utf_8_is_named_by_its_byte(data, byte, block):
     with pytest.raises(JsonError, match=f"^byte {byte}: not UTF-8 text"):
         read(data, block)

@@ -1,4 +1,4 @@
-"""Lengths of prompts and answers: what can be asked for, and what is drawn of it."""
+"""Lengths of prompts and answers: the accepted forms, and the drawn values."""
 
 from statistics import mean, quantiles, stdev
 
@@ -31,7 +31,7 @@ def test_lognormal_has_the_mean_and_deviation_of_the_lengths_themselves():
     found = drawn("lognormal(1000, 500)")
     assert mean(found) == pytest.approx(1000, rel=0.01)
     assert stdev(found) == pytest.approx(500, rel=0.03)
-    # ln X is normal: of mean 6.796 and deviation 0.472, so that the median is below the mean.
+    # ln X is normal with mean 6.796 and deviation 0.472, so that the median is below the mean.
     assert quantiles(found, n=2)[0] == pytest.approx(894.4, rel=0.01)
     assert quantiles(found, n=100)[98] == pytest.approx(894.4 * 2.999, rel=0.03)
 
@@ -43,10 +43,10 @@ def test_uniform_has_both_ends():
     }
 
 
-def test_what_is_below_one_is_drawn_again():
+def test_lengths_below_one_are_redrawn():
     found = drawn("normal(1, 10)")
     assert min(found) == 1
-    assert found.count(1) / COUNT < 0.1  # all that was below would be half of them
+    assert found.count(1) / COUNT < 0.1  # clamping would make it half of them
 
 
 def test_a_list_is_drawn_by_weight():
@@ -130,7 +130,7 @@ def test_files_that_are_refused(content, message, tmp_path):
         ("", "'' is not a length"),
     ],
 )
-def test_what_is_no_length_is_refused(asked, message):
+def test_invalid_lengths_are_refused(asked, message):
     with pytest.raises(UsageError, match=message) as refused:
         parse_lengths("--prompt-tokens", asked)
     assert refused.value.remedy
@@ -156,6 +156,6 @@ def test_answers_take_no_pairs(tmp_path):
         draw_pairs(LengthRules(f"@{path}", "uniform(1, 2)"), 1, 0)
 
 
-def test_a_length_beyond_all_reason_is_refused():
+def test_an_excessive_length_is_refused():
     with pytest.raises(UsageError, match="was drawn, more than 10,000,000"):
         drawn("lognormal(9000000, 9000000)")

@@ -1,4 +1,4 @@
-"""Bodies of OpenAI-style requests: out of JSON files, files of prompts, and made."""
+"""Bodies of OpenAI-style requests: from JSON files, from prompt files, and generated."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def texts(dataset: Dataset) -> list[list[dict[str, str]]]:
     ]
 
 
-def test_payloads_are_sent_compactly_and_otherwise_as_they_stand(file):
+def test_payloads_are_sent_compactly_and_otherwise_unchanged(file):
     path = file('{"data": [{"payload": [{"b": [1, 2.5, "é"],  "a": null}]}]}')
     assert texts(build(MODEL, DataOptions(sources=(path,)))) == [[{"payload": '{"b":[1,2.5,"é"],"a":null}'}]]
 
@@ -53,7 +53,7 @@ def test_flat_files_add_steps_and_nested_ones_streams(file):
         assert [len(stream) for stream in dataset.streams] == expected
 
 
-def test_a_turn_says_its_session_and_its_delay(file):
+def test_a_turn_has_its_session_and_its_delay(file):
     path = file({"data": [{"payload": [{}], "session_id": ["s"], "delay": [12.5]}]})
     assert texts(build(MODEL, DataOptions(sources=(path,)))) == [
         [{"payload": "{}", "session_id": "s", "delay": "12.5"}]
@@ -112,13 +112,13 @@ def test_prompts_that_are_refused(content: str, sentence: str, file):
         build(MODEL, DataOptions(prompts=file(content)))
 
 
-def test_prompts_that_are_made_have_their_length_and_differ():
+def test_generated_prompts_have_their_length_and_differ():
     (prompts,) = texts(build(MODEL, DataOptions(prompt_tokens=7, repeat_prompts=True)))
     assert {len(row["prompt"].split()) for row in prompts} == {7}
     assert len({row["prompt"] for row in prompts}) == len(prompts) > 100
 
 
-def test_the_same_seed_makes_the_same_prompts():
+def test_the_same_seed_gives_the_same_prompts():
     same, again, other = (texts(build(MODEL, DataOptions(seed=seed))) for seed in (3, 3, 4))
     assert same == again
     assert not {row["prompt"] for row in same[0]} & {row["prompt"] for row in other[0]}

@@ -1,4 +1,4 @@
-"""Prompts that are made: how many, with which prefixes, and where each send has its own words."""
+"""Generated prompts: their number, their prefixes, and the unique prefix of each send."""
 
 import json
 from collections import Counter
@@ -43,7 +43,7 @@ def test_every_line_of_a_file_is_one_prompt(tmp_path):
         made(prompt_tokens=f"@{path}")
 
 
-def test_a_prompt_has_its_prefix_then_a_place_then_its_own_words():
+def test_a_prompt_has_its_prefix_then_a_placeholder_then_its_own_words():
     texts = made(prompt_tokens=50, prefix_tokens=20, prefix_pool=3)
     assert Counter(len(text.before.split()) for text in texts) == {20: POOL}
     assert len({text.before for text in texts}) == 3
@@ -51,7 +51,7 @@ def test_a_prompt_has_its_prefix_then_a_place_then_its_own_words():
     assert len({text.after for text in texts}) == POOL
 
 
-def test_the_place_of_a_short_prompt_is_all_of_it():
+def test_the_placeholder_of_a_short_prompt_is_all_of_it():
     assert set(made(prompt_tokens=2)) == {PromptText("", 2, "")}
 
 
@@ -67,10 +67,10 @@ def test_popularity_follows_the_rank():
     assert [count / DRAWN for _, count in uneven.most_common()] == expected
 
 
-# --- unique starts
+# --- unique prefixes
 
 
-def test_numbers_are_written_in_words_of_one_width():
+def test_numbers_are_written_in_words_of_equal_width():
     unique = maybe_unique((" aa", " bb", " ccc", " dd"))
     assert unique.words == (b" aa", b" bb", b" dd")
     assert (unique.width, len(unique.place(2))) == (3, 6)
@@ -79,7 +79,7 @@ def test_numbers_are_written_in_words_of_one_width():
     assert len({unique.start(number, 4) for number in range(100)}) == 81
 
 
-def test_without_two_words_of_one_width_there_are_none():
+def test_two_words_of_equal_width_are_required():
     assert maybe_unique((" a", " bb")) is None
 
 
@@ -98,7 +98,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(("name", "content", "text"), list(GIVEN.values()), ids=list(GIVEN))
-def test_given_requests_get_a_place_before_their_first_text(name, content, text):
+def test_given_requests_get_a_placeholder_before_their_first_text(name, content, text):
     data = content if name == "prompt" else json.dumps(content)
     step = (Tensor(name, "JSON", (1,), data.encode()), Tensor("max_tokens", "JSON", (1,), b"5"))
     dataset = Dataset("json", ((step,),), times_ms=(1.0,))
@@ -111,7 +111,7 @@ def test_given_requests_get_a_place_before_their_first_text(name, content, text)
     assert started.streams[0][0][1] == step[1]
 
 
-def test_a_request_without_text_cannot_have_a_unique_start():
+def test_a_request_without_text_cannot_have_a_unique_prefix():
     step = (Tensor("payload", "JSON", (1,), b'{"prompt":[1,2,3]}'),)
     with pytest.raises(UsageError, match="step 0 of the data has no text"):
         with_unique_starts(Dataset("json", ((step,),)), DataOptions())

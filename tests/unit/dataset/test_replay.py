@@ -1,4 +1,4 @@
-"""Traces: when, and what if they say so; every mistake names file and line."""
+"""Traces: send times and optional data; every error names file and line."""
 
 import re
 from contextlib import suppress
@@ -29,7 +29,7 @@ def test_times_are_milliseconds_or_seconds(trace):
     assert [entry.time_ns for entry in found] == [0, 1_500_000, 250 * MS]
 
 
-def test_only_distances_count_and_the_order_of_lines_does_not(trace):
+def test_only_time_differences_matter_not_the_order_of_lines(trace):
     found = trace('{"timestamp": 1700000000250}', "", '{"timestamp": 1700000000000}', "  ")
     assert [(entry.time_ns, entry.line) for entry in found] == [(0, 3), (250 * MS, 1)]
 
@@ -39,7 +39,7 @@ def test_speed_divides_the_time(trace, speed, last_ms):
     assert trace('{"timestamp": 100}', '{"timestamp": 400}', speed=speed)[-1].time_ns == last_ms * MS
 
 
-def test_lines_may_say_what_is_sent(trace):
+def test_lines_may_define_their_data(trace):
     found = trace(
         '{"timestamp": 0, "step": 3, "input_length": 7}',
         '{"timestamp": 1, "stream": 1, "step": 0}',
@@ -82,13 +82,13 @@ def test_mistakes_name_file_and_line(trace, text, sentence):
     assert re.match(sentence, refused.value.message)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_trace(str(tmp_path / "none.jsonl"))
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_give_a_trace_or_a_sentence(tmp_path_factory, data):
+def test_any_bytes_give_a_trace_or_an_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("traces") / "t.jsonl"
     path.write_bytes(b'{"timestamp": ' + data + b"}")
     with suppress(UsageError):

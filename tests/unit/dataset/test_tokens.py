@@ -1,4 +1,4 @@
-"""Texts of an exact number of tokens, for every usual build of tokenizer."""
+"""Texts of an exact number of tokens, for every common kind of tokenizer."""
 
 import json
 from random import Random
@@ -13,7 +13,7 @@ from tests.support.vocabularies import BUILDS, byte_level, saved, word_level, wo
 
 @pytest.fixture(scope="module", params=sorted(BUILDS))
 def opened(request, tmp_path_factory):
-    """A tokenizer of ours, and the library's own of the same file, to count with."""
+    """Return the tokenizer, and the library's own of the same file to count with."""
     path = saved(BUILDS[request.param], tmp_path_factory.mktemp(request.param))
     theirs = Tokenizer.from_file(str(path))
     theirs.no_truncation()
@@ -21,7 +21,7 @@ def opened(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 2, 3, 17, 512, 5000])
-def test_a_text_has_exactly_so_many_tokens(opened, tokens):
+def test_a_text_has_exactly_the_requested_tokens(opened, tokens):
     ours, ids = opened
     for seed in range(5):
         text = ours.text(tokens, Random(seed))
@@ -47,7 +47,7 @@ def test_every_word_may_follow_every_other_at_the_start_and_later(opened):
             assert len(ids(first + one + other)) == 3, (one, other)
 
 
-def test_every_word_is_another_token(opened):
+def test_every_word_is_a_different_token(opened):
     ours, ids = opened
     assert len(ours.words) >= FEWEST_WORDS
     assert len({tuple(ids(word)) for word in ours.words}) == len(ours.words)
@@ -60,7 +60,7 @@ def test_same_seed_same_text(opened):
     assert ours.text(50, Random(3)) == ours.text(50, Random(3)) != ours.text(50, Random(4))
 
 
-def test_what_a_server_adds_is_not_counted(tmp_path):
+def test_special_tokens_are_not_counted(tmp_path):
     path = saved(byte_level, tmp_path)
     ours = TokenizerFile(str(path))
     text = ours.text(100, Random(0))
@@ -70,7 +70,7 @@ def test_what_a_server_adds_is_not_counted(tmp_path):
     assert ours.count(text) == 100
 
 
-def test_a_folder_is_as_good_as_the_file(tmp_path):
+def test_a_folder_works_like_the_file(tmp_path):
     saved(word_level, tmp_path)
     found = open_tokenizer(str(tmp_path))
     assert found.name == str(tmp_path / "tokenizer.json")
@@ -93,7 +93,7 @@ def test_without_a_tokenizer_words_count():
         (wordless().to_str(), "fewer than 8 words", "leave out --tokenizer"),
     ],
 )
-def test_what_is_no_tokenizer_is_refused(tmp_path, content, message, remedy):
+def test_an_invalid_tokenizer_is_refused(tmp_path, content, message, remedy):
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_text(content)

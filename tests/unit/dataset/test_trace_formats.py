@@ -1,4 +1,4 @@
-"""Traces of lengths in every format: what is read, and that every mistake names file, line and field."""
+"""Traces of lengths in every format; every error names file, line and field."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_mooncake_trace(trace):
         (3 * NS_PER_S, TraceTokens(1100, 20, (0, 1, 2))),
         (4 * NS_PER_S, TraceTokens(700)),
     ]
-    assert all(entry.is_plain for entry in found.entries)  # so that data of the user's can be sent instead
+    assert all(entry.is_plain for entry in found.entries)  # so that user data can be sent instead
 
 
 def test_lines_without_lengths_have_none(trace):

@@ -1,4 +1,4 @@
-"""Prompts out of a trace: exactly as long, and alike exactly as far as the trace says."""
+"""Prompts from a trace: with exactly its lengths and shared prefixes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ NAMED = st.lists(
 
 
 @given(NAMED)
-def test_what_an_ideal_cache_holds_is_what_the_texts_share(rows: list[tuple[list[int], int]]):
+def test_an_ideal_cache_holds_what_the_texts_share(rows: list[tuple[list[int], int]]):
     asked = [TraceTokens(BLOCK * max(len(names) - 1, 0) + last, 1, tuple(names)) for names, last in rows]
     texts = [text.split() for text in prompts(open_tokenizer(None), *asked)]
     assert [len(text) for text in texts] == [each.input for each in asked]
@@ -63,13 +63,13 @@ def test_what_an_ideal_cache_holds_is_what_the_texts_share(rows: list[tuple[list
     assert cacheable_in_blocks(asked) <= shared < cacheable_in_blocks(asked) + BY_CHANCE * len(rows)
 
 
-def test_seeds_make_other_texts_and_the_same_one_the_same():
+def test_the_seed_determines_the_texts():
     asked = TraceTokens(600, 1, (1, 2))
     words = open_tokenizer(None)
     assert prompts(words, asked) == prompts(words, asked) != prompts(words, asked, seed=1)
 
 
-def test_what_a_request_asks_for():
+def test_requested_tokens():
     entries = [TraceLine(0, 1, tokens=TraceTokens(3, output)) for output in (7, 0, None)]
     steps = TracePrompts(entries, open_tokenizer(None), 0)
     asked = [{tensor.name: tensor.data for tensor in step}.get("max_tokens") for step in steps]
@@ -77,7 +77,7 @@ def test_what_a_request_asks_for():
     assert (len(steps), steps[-1], steps[:2]) == (3, list(steps)[2], tuple(steps)[:2])
 
 
-def test_the_room_they_need_is_known_before():
+def test_their_size_is_known_in_advance():
     entries = [TraceLine(0, line, tokens=TraceTokens(5000, 1)) for line in range(20)]
     steps = TracePrompts(entries, open_tokenizer(None), 0)
     assert steps.size == pytest.approx(sum(len(step[0].data) for step in steps), rel=0.02)

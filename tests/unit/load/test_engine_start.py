@@ -1,4 +1,4 @@
-"""How a closed load begins: new connections a burst at a time, open ones at once."""
+"""Start of a closed load: new connections in bursts, open ones at once."""
 
 from types import SimpleNamespace
 from typing import cast
@@ -14,11 +14,11 @@ from tests.support.simulation import new_cells
 
 
 class SlowLink:
-    """Connections that open when the reactor waits; nothing is ever answered."""
+    """Link whose connections open when the reactor waits; it never answers."""
 
     def __init__(self, clock: FakeClock, *, is_open: bool) -> None:
         self.opening = 0
-        self.sent: dict[int, int] = {}  # when, by slot
+        self.sent: dict[int, int] = {}  # send time by slot
         self._clock = clock
         self._is_open = is_open
 
@@ -33,7 +33,7 @@ class SlowLink:
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["new", "open"])
-def test_new_connections_are_opened_a_burst_at_a_time(is_open):
+def test_new_connections_are_opened_in_bursts(is_open):
     clock = FakeClock()
     link = SlowLink(clock, is_open=is_open)
     engine = Engine(

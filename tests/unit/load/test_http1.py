@@ -1,4 +1,4 @@
-"""A connection of the HTTP link: when the next request follows at once, and when the reply needs a closer look."""
+"""A connection of the HTTP link: the fast path to the next request, and replies that need full parsing."""
 
 import itertools
 import random
@@ -29,7 +29,7 @@ CHUNKS_END = b"\r\n0\r\n\r\n"
 
 
 class BusyReactor(EpollReactor):
-    """As long as it is busy it does nothing of what was left for later."""
+    """Reactor that does no deferred work while it is busy."""
 
     is_busy = False
 
@@ -42,9 +42,9 @@ class Pair:
     """The link's connection for slot 0, and the server's end of it. One thread, so a piece sent is a piece read."""
 
     def __init__(self, reader: OpenAiReader | None = None) -> None:
-        self.quick: list[int] = []  # bytes of replies taken whole
+        self.quick: list[int] = []  # bytes of replies taken on the fast path
         self.slow: list[tuple[int, int]] = []  # status and bytes of all others
-        self.responses: list[tuple[int, int]] = []  # of these, and how many have a time
+        self.responses: list[tuple[int, int]] = []  # responses of these, and how many have a time
         self.goes_on = True
         self.reactor = BusyReactor(monotonic_ns)
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -56,7 +56,7 @@ class Pair:
                 self.reactor.wait(None)
             self.server, _ = listener.accept()
         self.ask()
-        self.answer(USUAL)  # from now on known
+        self.answer(USUAL)  # now the usual reply
 
     def _finish(self, slot: int, status: int, *times_and_size: Any, **more: Any) -> None:
         received, responses, times = times_and_size[4:7]
@@ -86,8 +86,8 @@ def pair() -> Iterator[Pair]:
     made.server.close()
 
 
-def test_a_flood_of_tiny_chunks_is_received_in_small_pieces(pair: Pair) -> None:
-    """The controller's questions are answered between two of them."""
+def test_a_flood_of_tiny_chunks_is_received_in_small_portions(pair: Pair) -> None:
+    """The controller is served between two portions."""
     pair.ask()
     pair.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood = b"1\r\nx\r\n" * 5000
@@ -97,7 +97,7 @@ def test_a_flood_of_tiny_chunks_is_received_in_small_pieces(pair: Pair) -> None:
     assert 0 < pair.link.heard - before <= SMALL_BUFFER
 
 
-def test_a_reply_like_the_one_before_is_followed_at_once(pair: Pair) -> None:
+def test_a_repeated_reply_is_followed_by_the_next_request_at_once(pair: Pair) -> None:
     pair.ask()
     for _ in range(3):
         pair.answer(USUAL)
@@ -105,7 +105,7 @@ def test_a_reply_like_the_one_before_is_followed_at_once(pair: Pair) -> None:
     assert (pair.slow, pair.quick) == ([(outcome.OK, len(USUAL))], [len(USUAL)] * 3)
 
 
-def test_the_usual_reply_within_another_ends_nothing(pair: Pair) -> None:
+def test_the_usual_reply_inside_another_does_not_end_a_request(pair: Pair) -> None:
     pair.ask()
     pair.slow.clear()
     pair.answer(CHUNK)
@@ -115,7 +115,7 @@ def test_the_usual_reply_within_another_ends_nothing(pair: Pair) -> None:
     assert (pair.slow, pair.quick) == ([(outcome.OK, len(CHUNK + USUAL + CHUNKS_END))], [])
 
 
-def test_the_usual_reply_to_nothing_ends_the_connection(pair: Pair) -> None:
+def test_an_unsolicited_usual_reply_closes_the_connection(pair: Pair) -> None:
     pair.ask()
     pair.slow.clear()
     pair.goes_on = False
@@ -126,8 +126,8 @@ def test_the_usual_reply_to_nothing_ends_the_connection(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_events_are_counted_however_they_come_together(seed: int) -> None:
-    """One by one, several at once, with a part of the next, or cut within: as when we are slow."""
+def test_events_are_counted_in_any_grouping(seed: int) -> None:
+    """One by one, several at once, with a part of the next, or split: as for a slow client."""
     draw = random.Random(seed)
     words = ["x" * draw.choice((1, 5, 5, 5, 12)) for _ in range(draw.randrange(2, 40))]
     chunks = [chunk(piece) for piece in (ROLE, *map(delta, words), END, DONE)]
@@ -144,12 +144,12 @@ def test_events_are_counted_however_they_come_together(seed: int) -> None:
     made.server.close()
 
 
-RESET = struct.pack("ii", 1, 0)  # SO_LINGER: to close resets
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_the_end_of_a_connection_comes_after_what_had_come_before_it(is_reset: bool, is_whole: bool) -> None:
+def test_the_end_of_a_connection_follows_earlier_data(is_reset: bool, is_whole: bool) -> None:
     made = Pair(OpenAiReader())
     made.ask()
     made.reactor.is_busy = True
@@ -160,7 +160,7 @@ def test_the_end_of_a_connection_comes_after_what_had_come_before_it(is_reset: b
     made.server.close()
     made.reactor.wait(None)
     made.reactor.wait(None)
-    assert len(made.slow) == 1  # the usual reply of the start
+    assert len(made.slow) == 1  # the usual reply at the start
     made.reactor.is_busy = False
     made.reactor.wait(None)
     (status, received) = made.slow[1]
@@ -170,7 +170,7 @@ def test_the_end_of_a_connection_comes_after_what_had_come_before_it(is_reset: b
     made.link.close(0)
 
 
-def test_what_was_left_for_later_waits_until_all_that_came_has_its_time() -> None:
+def test_deferred_data_is_read_after_all_received_data_is_timestamped() -> None:
     reactor, seen = EpollReactor(monotonic_ns), []
     pairs = [socket.socketpair() for _ in range(AT_ONCE + 10)]
 

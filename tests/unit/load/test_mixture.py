@@ -1,4 +1,4 @@
-"""Requests of several classes in one order: each has its share, whoever walks it."""
+"""Order of requests of several classes: each has its share for any number of workers."""
 
 from itertools import pairwise
 
@@ -26,20 +26,20 @@ def test_shares_are_within_one_percent_after_ten_thousand_requests(weights, work
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_no_class_waits_for_long(workers):
+def test_no_class_waits_long(workers):
     order = mixture([3, 1], [1, 1])
     seen = [order[turn * workers % len(order)][0] for turn in range(len(order))]
     gaps = [number for number, owner in enumerate(seen) if owner == 1]
     assert max(after - before for before, after in pairwise(gaps)) <= 12
 
 
-def test_every_request_of_every_class_has_its_turn():
+def test_every_request_of_every_class_is_sent():
     order = mixture([1, 9], [500, 20])
     assert {step for owner, step in order if owner == 0} == set(range(500))
     assert {step for owner, step in order if owner == 1} == set(range(20))
 
 
-def test_the_list_is_of_prime_length():
+def test_the_list_has_a_prime_length():
     assert [next_prime(number) for number in (0, 2, 8, 1009, 1010)] == [2, 2, 11, 1009, 1013]
     length = len(mixture([3, 1], [1, 1]))
     assert next_prime(length) == length

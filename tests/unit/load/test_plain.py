@@ -1,4 +1,4 @@
-"""Replies to plain calls, taken whole, leave everything as if they had been read frame by frame."""
+"""The fast path for replies to plain calls leaves the same state as reading frame by frame."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class Caller:
 
 
 class Peer:
-    """A connection on which plain calls are open, read whole where they are usual, or frame by frame."""
+    """A connection with open plain calls, read on the fast path or frame by frame."""
 
     def __init__(self, *, is_quick: bool) -> None:
         self.connection = GrpcConnection(window=2**16)
@@ -54,7 +54,7 @@ class Peer:
         self.is_quick = is_quick
         self.ended: list[tuple[int, int]] = []  # slot and status
         self.quick = 0
-        self.follows: set[int] = set()  # slots that go on
+        self.follows: set[int] = set()  # slots that continue
         self.feed(frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.SETTINGS, frames.ACK, 0))
         for slot in range(4):
             self.connection.open(Caller(slot), REQUEST)
@@ -84,7 +84,7 @@ class Peer:
             assert self.plain.open(Caller(slot), REQUEST)
 
     def send_only(self) -> None:
-        """What the owner of the socket does with the call that was left to it."""
+        """Send the call that was left to the owner of the socket."""
         if self.plain.only is not None:
             self.http2.sender.queue.append(bytes(self.plain.only.request.frames))
             self.plain.only = None
@@ -133,7 +133,7 @@ PARTS = st.one_of(
 
 
 @given(st.lists(PARTS, max_size=10), st.lists(st.integers(1, 400), max_size=6))
-def test_what_is_taken_whole_leaves_the_same_state(parts: list[bytes], cuts: list[int]) -> None:
+def test_the_fast_path_leaves_the_same_state(parts: list[bytes], cuts: list[int]) -> None:
     whole = b"".join(parts)
     quick, slow = Peer(is_quick=True), Peer(is_quick=False)
     at = 0
@@ -149,7 +149,7 @@ def test_what_is_taken_whole_leaves_the_same_state(parts: list[bytes], cuts: lis
     st.lists(st.integers(1, 400), max_size=6),
     st.sets(st.integers(4, CALLS + 1)),
 )
-def test_calls_that_follow_replies_are_those_of_a_client_that_reads_first(
+def test_calls_after_replies_match_those_of_a_client_that_reads_first(
     parts: list[bytes], cuts: list[int], follows: set[int]
 ) -> None:
     whole = b"".join(parts)
@@ -160,7 +160,7 @@ def test_calls_that_follow_replies_are_those_of_a_client_that_reads_first(
             peer.follows = follows
             peer.feed(whole[at : at + cut])
         at += cut
-    assume(slow.http2.broken is None)  # calls made before that was known differ
+    assume(slow.http2.broken is None)  # calls made before that differ
     *quickly, quick_sent = quick.state()
     *slowly, slow_sent = slow.state()
     assert quickly == slowly
@@ -168,7 +168,7 @@ def test_calls_that_follow_replies_are_those_of_a_client_that_reads_first(
 
 
 def frames_of(sent: bytes) -> list[bytes]:
-    """In any order: answers to the server may come before requests or after them."""
+    """Return the frames in sorted order: answers to the server may precede or follow requests."""
     found, at = [], len(frames.PREFACE)
     while at < len(sent):
         stop = at + frames.FRAME_HEAD + int.from_bytes(sent[at : at + 3], "big")
@@ -177,7 +177,7 @@ def frames_of(sent: bytes) -> list[bytes]:
     return sorted(found)
 
 
-def test_replies_like_the_ones_before_are_taken_together_with_what_the_server_allows() -> None:
+def test_repeated_replies_are_taken_together_with_window_updates() -> None:
     peer = Peer(is_quick=True)
     window = peer.http2.sender.window
     peer.feed(reply(9) + update(100) + reply(13) + reply(11) + update(20))
@@ -199,7 +199,7 @@ def test_a_reply_is_followed_by_the_next_request() -> None:
     assert peer.quick == 3
 
 
-def test_a_request_that_has_no_place_comes_late() -> None:
+def test_a_request_without_a_free_stream_is_late() -> None:
     peer = Peer(is_quick=True)
     peer.http2.limit = 1
     peer.connection.take()
@@ -209,13 +209,13 @@ def test_a_request_that_has_no_place_comes_late() -> None:
     assert peer.connection.take() == []
 
 
-def test_no_room_for_another_stream_opens_none() -> None:
+def test_no_stream_is_opened_beyond_the_limit() -> None:
     peer = Peer(is_quick=True)
     peer.feed(limit(1))
     assert not peer.plain.open(Caller(99), REQUEST)
 
 
 def limit(streams: int) -> bytes:
-    """SETTINGS that allow so many streams at once."""
+    """SETTINGS that allow this many concurrent streams."""
     setting = (frames.MAX_CONCURRENT_STREAMS << 32 | streams).to_bytes(6, "big")
     return frames.frame(frames.SETTINGS, 0, 0, setting)

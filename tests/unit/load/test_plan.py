@@ -1,4 +1,4 @@
-"""Schedules are pure numbers: exact, in order, and what their name says."""
+"""Schedules are pure numbers: exact and in order."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ def gaps(schedule, count):
 def test_poisson_gaps_are_exponential():
     found = sorted(gap / NS_PER_S for gap in gaps(Poisson(200, seed=1), 20_000))
     assert statistics.mean(found) == pytest.approx(1 / 200, rel=0.03)
-    # Kolmogorov-Smirnov: the largest distance between the found and the exponential distribution.
+    # Kolmogorov-Smirnov: the largest distance between the measured and the exponential distribution.
     count = len(found)
     distance = max(
         max(abs((k + 1) / count - (1 - math.exp(-200 * gap))), abs(k / count - (1 - math.exp(-200 * gap))))
@@ -54,11 +54,11 @@ def test_poisson_is_the_same_for_the_same_seed_and_for_every_stride():
     assert third.due_ns(0) != every[0]
 
 
-def test_arrivals_that_lie_behind_are_forgotten():
+def test_past_arrivals_are_discarded():
     schedule = Poisson(100.0, 7)
     for number in range(5000):
         schedule.due_ns(number)
-    assert len(schedule._due) == 513  # one that was asked for, and the next ones
+    assert len(schedule._due) == 513  # the requested one and the next ones
 
 
 def test_one_worker_does_all_of_a_periodic_plan():
@@ -130,7 +130,7 @@ def test_arrivals_are_the_due_times_up_to_a_time(schedule, times, count):
     ("plan", "slots", "last_ns", "starts"),
     [
         (Closed(4, ramp_ns=400), 4, None, [1000, 1100, 1200, 1300]),
-        (Closed(4, ramp_ns=300), 3, 950, [1050, 1150, 1250]),  # one is at work since then
+        (Closed(4, ramp_ns=300), 3, 950, [1050, 1150, 1250]),  # one has been running since then
         (Closed(4, ramp_ns=300), 3, 100, [1000, 1100, 1200]),
         (Closed(4, ramp_ns=400).share(1, 2), 2, None, [1100, 1300]),  # between those of the other worker
     ],

@@ -8,7 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MS = NS_PER_MS
-BEGUN_NS = 1000 * MS  # of the clock
+BEGUN_NS = 1000 * MS  # start of the clock
 
 
 @pytest.fixture
@@ -35,21 +35,21 @@ def collect(clock, simulated, after_ns):
 def test_users_start_evenly_over_the_ramp(load):
     clock, simulated = load
     simulated.apply(Closed(4, ramp_ns=400 * MS))
-    assert clock() == BEGUN_NS  # nobody waits for the ramp
+    assert clock() == BEGUN_NS  # apply() does not wait for the ramp
     collect(clock, simulated, 350 * MS)
     assert sent_ms(simulated, 350 * MS) == [0, 100, 200, 300]
 
 
-def test_those_who_wait_take_the_pace_of_a_later_plan(load):
+def test_waiting_users_follow_the_ramp_of_a_later_plan(load):
     clock, simulated = load
     simulated.apply(Closed(4, ramp_ns=400 * MS))
     collect(clock, simulated, 150 * MS)
-    simulated.apply(Closed(4, ramp_ns=600 * MS))  # two are left, 300 ms after each other
+    simulated.apply(Closed(4, ramp_ns=600 * MS))  # two are left, 300 ms apart
     collect(clock, simulated, 800 * MS)
     assert sent_ms(simulated, 800 * MS) == [0, 100, 400, 700]
 
 
-def test_those_who_wait_never_start_where_fewer_are_asked_for(load):
+def test_waiting_users_do_not_start_if_a_later_plan_has_fewer(load):
     clock, simulated = load
     simulated.apply(Closed(4, ramp_ns=400 * MS))
     collect(clock, simulated, 150 * MS)
@@ -59,7 +59,7 @@ def test_those_who_wait_never_start_where_fewer_are_asked_for(load):
     assert simulated.totals().sent == 2
 
 
-def test_what_is_in_flight_is_told_with_its_responses_so_far(load):
+def test_requests_in_flight_are_reported_with_their_responses_so_far(load):
     clock, simulated = load
     simulated.apply(Closed(1))
     collect(clock, simulated, 700 * MS)

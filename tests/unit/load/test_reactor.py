@@ -1,4 +1,4 @@
-"""The reactor where more is ready than a round takes: nothing waits without end."""
+"""The reactor with more ready events than a round handles: nothing waits forever."""
 
 import socket
 import time
@@ -25,7 +25,7 @@ def busy() -> Iterator[EpollReactor]:
             each.close()
 
 
-def test_the_controller_is_heard_in_every_round(busy: EpollReactor) -> None:
+def test_the_controller_is_served_in_every_round(busy: EpollReactor) -> None:
     ours, theirs = socket.socketpair()
     heard: list[bytes] = []
     busy.add_urgent(ours.fileno(), lambda mask: heard.append(ours.recv(1)))
@@ -37,7 +37,7 @@ def test_the_controller_is_heard_in_every_round(busy: EpollReactor) -> None:
     theirs.close()
 
 
-def test_what_is_left_for_later_is_done_though_more_comes_all_the_time(busy: EpollReactor) -> None:
+def test_deferred_work_is_done_even_under_constant_load(busy: EpollReactor) -> None:
     done: list[int] = []
     for number in range(1000):
         busy.do_later(partial(done.append, number))

@@ -1,4 +1,4 @@
-"""Open plans that go on in the middle: every request once, whoever sends it."""
+"""Open plans resumed in the middle: every request is sent once."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def numbers(part: Progression, most: int = 1000) -> list[int]:
 
 
 @given(st.integers(0, 20), st.integers(1, 9), st.integers(0, 30), st.integers(0, 200))
-def test_a_progression_from_a_number_on_has_all_that_follow(
+def test_a_progression_from_a_number_keeps_all_later_numbers(
     first: int, stride: int, count: int, start: int
 ) -> None:
     part = Progression(first, stride, count)
@@ -26,14 +26,14 @@ def test_a_progression_from_a_number_on_has_all_that_follow(
 
 
 @given(st.integers(0, 20), st.integers(1, 9), st.integers(ENDLESS, 30), st.integers(1, 7))
-def test_parts_of_a_progression_are_all_of_it(first: int, stride: int, count: int, parts: int) -> None:
+def test_parts_of_a_progression_cover_all_of_it(first: int, stride: int, count: int, parts: int) -> None:
     part = Progression(first, stride, count)
     shares = part.split(parts)
     assert sorted(each for share in shares for each in numbers(share)) == numbers(part)
 
 
 def walked(plan: Open, most: int = 1000) -> list[int]:
-    """The numbers that a sender asks for, one after the other."""
+    """Return the numbers that a sender requests, in order."""
     schedule = plan.schedule
     assert isinstance(schedule, Resumed)
     left, found = schedule.left, []
@@ -46,7 +46,7 @@ def walked(plan: Open, most: int = 1000) -> list[int]:
 
 @given(st.integers(2, 6), st.integers(0, 100), st.data())
 def test_a_lost_share_is_sent_once_by_the_others(workers: int, at: int, data: st.DataObject) -> None:
-    """Of a plan of 200; the sender that is lost, and how far the others are, is drawn."""
+    """For a plan of 200 requests; the lost sender and the progress of the others are random."""
     lost = data.draw(st.integers(0, workers - 1))
     plan = Open(Constant(1000), count=200)
     gone = plan.share(lost, workers)
@@ -65,7 +65,7 @@ def test_a_lost_share_is_sent_once_by_the_others(workers: int, at: int, data: st
             assert found == sorted(found)
             sent += found
     assert len(sent) == len(set(sent))
-    # A sender leaves out what was due before its own next request.
+    # A sender skips requests that were due before its own next one.
     assert set(range(at + workers, 200)) <= set(sent) <= set(range(at, 200))
 
 
@@ -74,7 +74,7 @@ def replace_first(plan: Open, first: int) -> Open:
 
 
 def test_a_plan_can_be_resumed_again_and_again() -> None:
-    """What was asked for and not sent comes again."""
+    """Requested but unsent numbers are returned again."""
     plan = resumed(Open(Constant(100), count=10, first=1, stride=2), 1, 5, [Progression(0, 4, 3)], NOW)
     schedule = plan.schedule
     assert isinstance(schedule, Resumed)
@@ -83,14 +83,14 @@ def test_a_plan_can_be_resumed_again_and_again() -> None:
     assert walked(more) == [4, 5, 6, 7, 8, 9]
 
 
-def test_a_plan_that_was_sent_can_get_more() -> None:
+def test_a_finished_plan_can_get_more_requests() -> None:
     plan = resumed(Open(Constant(100), count=4, first=0, stride=2), 4, 0, [Progression(1, 2, 3)], NOW)
     assert walked(plan) == [5]
     again = resumed(plan, 1, 0, [Progression(1, 2, 4)], NOW)
     assert walked(again) == [5, 7]
 
 
-def test_the_clock_of_the_sender_goes_quicker() -> None:
+def test_a_faster_clock_of_the_sender_is_compensated() -> None:
     plan = resumed(Open(Constant(1), first=0), 99, ENDLESS, [], Timing(0, 50e-6))
     assert plan.schedule.due_ns(0) == 100_005_000_000
     listed = resumed(Open(Listed((1, 2, 3))), 2, ENDLESS, [], Timing(0, 50e-6))
@@ -98,7 +98,7 @@ def test_the_clock_of_the_sender_goes_quicker() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_arrivals_are_walked_in_order(seed: int) -> None:
+def test_random_arrivals_are_traversed_in_order(seed: int) -> None:
     reference = Poisson(50, seed)
     due = [reference.due_ns(number) for number in range(3000)]
     schedule = Poisson(50, seed)

@@ -1,4 +1,4 @@
-"""What a send costs is the processor time of recent calls, not how long they took on the wall clock."""
+"""The cost of a send is the CPU time of recent calls, not their wall time."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from inferometer.load.link import RECENT, SendCost
 
 
 def cost_of(took_ns: list[int], requests: int = 1) -> int:
-    """After calls that took so long each, on a clock that costs nothing to read."""
+    """Return the cost after calls with these durations, on a clock that is free to read."""
     now = 0
 
     def clock() -> int:
@@ -45,7 +45,7 @@ def cost_of(took_ns: list[int], requests: int = 1) -> int:
     ],
     ids=["none", "one", "two", "a slow first one", "alike", "three interrupts", "two sizes", "long ago"],
 )
-def test_recent_calls_count_and_outliers_do_not(took_ns: list[int], expected_ns: int) -> None:
+def test_recent_calls_count_without_outliers(took_ns: list[int], expected_ns: int) -> None:
     assert abs(cost_of(took_ns) - expected_ns) <= 200
 
 
@@ -53,7 +53,7 @@ def test_calls_that_go_out_together_share_the_cost() -> None:
     assert cost_of([8_000] * RECENT, requests=4) == 2_000
 
 
-def test_reading_the_clock_is_not_part_of_it() -> None:
+def test_the_cost_of_reading_the_clock_is_excluded() -> None:
     now = 0
 
     def clock() -> int:

@@ -1,4 +1,4 @@
-"""Every sequence is complete, in order, under an id of its own."""
+"""Every sequence is complete, in order, and has its own ID."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def run(sequence_plan, plans, *, script=lambda number, sent: Reply(MS), each_ns=200 * MS):
-    """Marks of all requests, in the order they were sent, until everything has ended."""
+    """Return the marks of all requests in the order of sending, until all have ended."""
     clock = FakeClock()
     steps = 1 + max(max(stream) for stream in sequence_plan.streams)
     load = SimulatedLoad(FakeServer(script), clock, requests=steps, sequences=Sequences(sequence_plan))
@@ -34,7 +34,7 @@ def run(sequence_plan, plans, *, script=lambda number, sent: Reply(MS), each_ns=
 
 
 def by_sequence(marks):
-    """The (step, mark) lists of each sequence; ids may come again once a sequence has ended."""
+    """Return the (step, mark) lists of each sequence; IDs may recur once a sequence has ended."""
     done = []
     live: dict[int, list[tuple[int, Mark]]] = {}
     for step, mark in marks:
@@ -65,7 +65,7 @@ GENERATED = SequencePlan(streams=((0, 1, 2),), is_given=False)
     ],
     ids=repr,
 )
-def test_every_sequence_starts_once_ends_once_and_is_whole(plans):
+def test_every_sequence_starts_once_ends_once_and_is_complete(plans):
     marks, _ = run(GENERATED, plans)
     sequences = by_sequence(marks)
     assert len(sequences) > 1
@@ -165,7 +165,7 @@ def test_sessions_are_played_once_each():
     assert sequences.is_over
 
 
-def test_workers_share_out_the_sessions():
+def test_workers_share_the_sessions():
     plan = SequencePlan(streams=((0,), (1,), (2,)), is_given=True, is_once=True)
     for index, steps in ((0, [0, 2]), (1, [1])):
         sequences = Sequences(plan, index, 2)
@@ -175,7 +175,7 @@ def test_workers_share_out_the_sessions():
         assert seen == steps
 
 
-def test_a_session_that_is_cut_short_needs_no_last_word():
+def test_an_interrupted_session_needs_no_closing_request():
     sequences = Sequences(SequencePlan(streams=((0, 1),), is_given=True, is_once=True, delays_ns=(7, 0)))
     _, mark = sequences.next(0, 0)
     sequences.ended(mark)
@@ -208,8 +208,8 @@ def test_turns_wait_for_the_answer_and_then_for_their_delay():
 
 @pytest.mark.parametrize("parts", [1, 2])
 @given(st.data())
-def test_no_id_begins_again_before_its_last_request_has_ended(parts, data):
-    """Three lanes share few ids; requests end in any order."""
+def test_no_id_is_reused_before_its_last_request_has_ended(parts, data):
+    """Three lanes share few IDs; requests end in any order."""
     few = SequencePlan(streams=((0,),), is_given=False, length=2, first_id=5, last_id=4 + 4 * parts)
     sequences = Sequences(few, index=parts - 1, parts=parts)
     outstanding: dict[int, Mark] = {}

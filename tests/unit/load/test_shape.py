@@ -1,4 +1,4 @@
-"""The words of --shape-load, and the schedules they stand for."""
+"""The words of --shape-load and their schedules."""
 
 import itertools
 
@@ -28,7 +28,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("text", "pieces"), SHAPES)
-def test_words_stand_for_pieces(text, pieces):
+def test_words_describe_pieces(text, pieces):
     assert parse_shape(text).pieces == tuple(pieces)
 
 
@@ -59,7 +59,7 @@ pieces = st.lists(st.tuples(st.integers(1, 5 * S), rates, rates), min_size=1, ma
 
 
 @given(pieces)
-def test_a_shape_has_as_many_requests_as_its_area_in_order_and_then_ends(found):
+def test_a_shape_has_as_many_requests_as_its_area(found):
     schedule = Ramps(tuple(found))
     area = sum(duration / S * (start + end) / 2 for duration, start, end in found)
     assert abs(schedule.count - area) <= 1
@@ -69,7 +69,7 @@ def test_a_shape_has_as_many_requests_as_its_area_in_order_and_then_ends(found):
     assert schedule.due_ns(schedule.count) == NEVER
 
 
-def test_the_rate_at_each_moment_is_the_one_asked_for():
+def test_the_rate_at_each_moment_is_the_requested_one():
     schedule = parse_shape("ramp 100..300 over 10s then hold 50 for 4s")
     times = [schedule.due_ns(number) / S for number in range(schedule.count)]
     for start, expected in ((0, 110), (4, 190), (9, 290), (10, 50), (13, 50)):

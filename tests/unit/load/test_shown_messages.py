@@ -1,4 +1,4 @@
-"""What -v -v shows of every request and reply: their JSON, the size of binary data, and no secrets."""
+"""Output of -v -v for every request and reply: their JSON, the size of binary data, and no secrets."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whose a response on a shared stream is."""
+"""Matching of responses on a shared stream with requests."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ def reply(name: bytes, error: str = "") -> StreamReply:
 
 @pytest.fixture
 def stream() -> SharedStream:
-    """Of requests 7, which was given up, and 8."""
+    """A stream with requests 7, which was cancelled, and 8."""
     found = SharedStream(0, CHANNEL, first_id=7)
     found.calls[b"8"] = CALL
     found._sent = 2
@@ -31,7 +31,7 @@ def stream() -> SharedStream:
     [(b"8", CALL), (b"7", None), (b"", CALL)],
     ids=["its id", "given up", "no id"],
 )
-def test_the_id_tells_whose_it_is(stream: SharedStream, name: bytes, owner: object) -> None:
+def test_the_id_identifies_the_request(stream: SharedStream, name: bytes, owner: object) -> None:
     assert stream.maybe_owner(reply(name), 100) == owner
 
 
@@ -42,12 +42,12 @@ def test_an_id_that_was_never_sent_is_refused(stream: SharedStream, name: bytes)
 
 
 @pytest.mark.parametrize(("name", "error"), [(b"", ""), (b"", "no"), (b"nobody", "no")])
-def test_a_response_without_an_id_answers_no_request_that_was_sent_after_it_came(
+def test_a_response_without_an_id_does_not_answer_a_later_request(
     stream: SharedStream, name: bytes, error: str
 ) -> None:
     assert stream.maybe_owner(reply(name, error), 99) is None
 
 
-def test_an_id_that_was_sent_after_the_response_came_is_refused(stream: SharedStream) -> None:
+def test_an_id_sent_after_the_response_arrived_is_refused(stream: SharedStream) -> None:
     with pytest.raises(PeerError, match="which matches no request on its stream"):
         stream.maybe_owner(reply(b"8"), 99)

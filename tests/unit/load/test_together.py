@@ -30,7 +30,7 @@ def collected(load, seconds, clock_ns):
     return parts
 
 
-def test_schedules_begin_at_the_same_moment_and_records_tell_their_class():
+def test_schedules_start_together_and_records_identify_their_class():
     load = together(quick, quick)
     start_ns = load.apply(Joint((Open(Constant(100)), Open(Constant(25)))))
     records = [part.records for part in collected(load, 1.1, start_ns)]
@@ -44,7 +44,7 @@ def test_schedules_begin_at_the_same_moment_and_records_tell_their_class():
     assert len([time for time in due[1] if time <= start_ns + NS_PER_S]) == 25
 
 
-def test_cost_is_told_of_each_group_and_of_all():
+def test_cost_is_reported_per_group_and_in_total():
     load = together(quick, quick)
     start_ns = load.apply(Joint((Open(Constant(100)), Closed(1))))
     last = collected(load, 0.5, start_ns)[-1]
@@ -75,7 +75,7 @@ def test_every_group_needs_a_plan():
 
 def test_an_excerpt_of_a_schedule_counts_from_its_own_start():
     part = Excerpt(Constant(10), NS_PER_S, 2 * NS_PER_S)
-    assert part.first == 9  # the one that is due at the start belongs to it
+    assert part.first == 9  # the request due at the start is included
     assert part.count == 10
     assert part.due_ns(0) == 0
     assert part.due_ns(9) == 900 * NS_PER_MS

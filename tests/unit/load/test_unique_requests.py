@@ -1,4 +1,4 @@
-"""Requests whose text begins differently each time they are sent."""
+"""Requests with a different text prefix for each send."""
 
 import pytest
 
@@ -14,20 +14,20 @@ def request(place: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [bytes, memoryview])
-def test_only_the_place_is_filled(kind):
+def test_only_the_placeholder_is_filled(kind):
     requests = UniqueRequests([kind(request(UNIQUE.place(2)))], UNIQUE, 4)
     for expected in (" bb bb", " cc bb", " aa cc"):
         assert bytes(requests[0]) == request(expected)
 
 
-def test_a_place_may_be_of_any_length_and_a_request_without_one_stays_the_same():
+def test_a_placeholder_has_any_length_and_is_optional():
     plain = HEAD + b"{}"
     requests = UniqueRequests([request(UNIQUE.place(1)), plain, request(UNIQUE.place(3))], UNIQUE, 0)
     assert requests[1] is plain
     assert [requests[step] for step in (0, 2, 0)] == [request(" aa"), request(" bb aa aa"), request(" cc")]
 
 
-def test_workers_have_numbers_of_their_own_and_later_runs_higher_ones():
+def test_workers_have_separate_numbers_and_later_runs_higher_ones():
     first, other, later = first_number(0), first_number(3), first_number(0)
     assert first <= later < 1 << COUNTER_BITS
     assert other >> COUNTER_BITS == 3

@@ -1,4 +1,4 @@
-"""A visit that goes on: pauses, ends, async generators, and code that is wrong."""
+"""A visit in progress: pauses, ends, async generators, and faulty code."""
 
 import asyncio
 
@@ -95,12 +95,12 @@ def broken(number):
         (endless, "1000 pauses in a row without a request"),
     ],
 )
-def test_what_would_never_go_on_is_refused(make, said):
+def test_a_visit_that_would_never_continue_is_refused(make, said):
     with pytest.raises(VisitError, match=said):
         started(make).following(None)
 
 
-def test_an_error_is_told_with_its_line():
+def test_an_error_is_reported_with_its_line():
     run = started(broken)
     run.following(None)
     with pytest.raises(VisitError) as caught:
@@ -109,7 +109,7 @@ def test_an_error_is_told_with_its_line():
     assert f"{__file__}:" in str(caught.value)
 
 
-def test_links_find_the_request_of_a_slot_and_hand_in_its_reply():
+def test_links_get_the_request_of_a_slot_and_pass_its_reply():
     messages = VisitMessages(VisitPlan(broken, ("a",), (Caller(),)))
     messages.put(7, 0, b"request")
     assert messages[7] == b"request"
@@ -120,7 +120,7 @@ def test_links_find_the_request_of_a_slot_and_hand_in_its_reply():
     assert messages.judge_grpc(7, 7, 0, b"") == "nothing came"
 
 
-def test_a_file_is_run_once_and_finds_its_neighbours(tmp_path):
+def test_a_file_is_run_once_and_can_import_its_neighbours(tmp_path):
     (tmp_path / "near.py").write_text("STEP = 'a'\n")
     (tmp_path / "shop.py").write_text(
         "from near import STEP\nfrom inferometer.visits import call\n"
@@ -151,7 +151,7 @@ def test_a_file_of_a_package_may_import_from_there(tmp_path):
         ("def\n", "visit", "cannot be imported: SyntaxError"),
     ],
 )
-def test_a_file_that_does_not_hold_it_is_refused(text, function, said, tmp_path):
+def test_a_file_without_the_function_is_refused(text, function, said, tmp_path):
     path = tmp_path / "wrong.py"
     path.write_text(text)
     with pytest.raises(UsageError, match=said) as caught:

@@ -1,4 +1,4 @@
-"""What a worker tells its controller."""
+"""Answers of a worker to its controller."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +11,10 @@ from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.worker import _Worker
 
 
-def test_a_question_is_answered_when_all_that_had_come_before_it_is_read(
+def test_a_sync_is_answered_after_earlier_data_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A window closes at the time of the question: an end before it that is written later would be in none."""
+    """A window closes at the time of the sync: an earlier end recorded later would be in no window."""
     done: list[Any] = []
     worker = object.__new__(_Worker)
     worker._reactor = EpollReactor(monotonic_ns)

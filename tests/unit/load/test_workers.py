@@ -1,4 +1,4 @@
-"""Worker processes: what they load when they start, and what is said of one that is gone."""
+"""Worker processes: their imports at start, and errors for lost workers."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ TRAFFIC = Traffic(Wiring(Endpoint("127.0.0.1", 1)), (b"GET / HTTP/1.1\r\n\r\n",)
 
 
 class FakeProcess:
-    """Takes its job, closes its connection, and then ends with this code; None does not end by itself."""
+    """Process that takes its job, closes its connection, and exits with this code; None: does not exit."""
 
     pid = 0
 
@@ -47,7 +47,7 @@ def error_after(code: int | None) -> str:
     return str(raised.value)
 
 
-def test_a_worker_that_is_still_exiting_is_not_called_killed() -> None:
+def test_a_worker_that_is_still_exiting_is_not_reported_as_killed() -> None:
     found = error_after(7)
     assert "a worker process exited with code 7" in found
     assert "out-of-memory" not in found
@@ -68,13 +68,13 @@ def test_a_worker_that_dies_before_it_has_its_job_is_a_lost_worker() -> None:
         Workers(TRAFFIC, start=lambda command, fds: Stillborn(fds)).__enter__()
 
 
-def test_a_worker_that_does_not_exit_is_not_blamed_on_the_system() -> None:
+def test_a_worker_that_does_not_exit_is_reported_as_such() -> None:
     found = error_after(None)
     assert "did not exit" in found
     assert "out-of-memory" not in found
 
 
-def test_a_worker_starts_without_what_only_commands_need() -> None:
+def test_a_worker_does_not_import_what_only_commands_need() -> None:
     unwanted = (
         *(
             "numpy",

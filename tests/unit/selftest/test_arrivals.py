@@ -1,4 +1,4 @@
-"""The Kolmogorov-Smirnov test tells Poisson arrivals from others, and rarely cries wolf."""
+"""The Kolmogorov-Smirnov test separates Poisson arrivals from others, with few false alarms."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ def test_distance_of_a_single_gap_is_the_larger_side() -> None:
 
 def test_distance_by_hand() -> None:
     gaps = [-math.log(1 - share) for share in (0.1, 0.5, 0.6)]
-    # The steps are at 1/3, 2/3 and 1; the last one is 0.4 above what is expected.
+    # The steps are at 1/3, 2/3 and 1; the last one is 0.4 above the expectation.
     assert ks_distance(gaps, 1.0) == pytest.approx(0.4)
 
 
@@ -35,7 +35,7 @@ def test_p_values_fall_from_one_to_nothing() -> None:
     assert all(earlier >= later for earlier, later in itertools.pairwise(found))
 
 
-def test_true_arrivals_are_doubted_as_often_as_promised() -> None:
+def test_true_arrivals_are_rejected_at_the_significance_level() -> None:
     chance = random.Random(5)
     doubted = 0
     for _ in range(400):
@@ -53,11 +53,11 @@ def test_true_arrivals_are_doubted_as_often_as_promised() -> None:
     ],
     ids=["constant", "two lengths", "too fast"],
 )
-def test_other_arrivals_are_told(gaps: list[float]) -> None:
+def test_other_arrivals_are_detected(gaps: list[float]) -> None:
     assert ks_p_value(ks_distance(gaps, 1000), len(gaps)) < accuracy.SURE
 
 
-def test_the_schedule_of_the_self_test_is_no_outlier_itself() -> None:
+def test_the_schedule_of_the_self_test_is_not_an_outlier() -> None:
     for count in (500, 3000):
         plan = Poisson(1000, accuracy.SEED)
         times = [plan.due_ns(number) for number in range(count)]

@@ -1,4 +1,4 @@
-"""What the built-in servers do is known exactly, so that what was measured can be compared with it."""
+"""The behaviour of the built-in servers is known exactly, for comparison with measurements."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_request_waits_only_while_the_server_is_frozen() -> None:
 
 
 @given(st.integers(0, 1000))
-def test_faults_are_counted_as_they_are_dealt(requests: int) -> None:
+def test_faults_are_counted_as_injected(requests: int) -> None:
     kinds = [fault(number) for number in range(requests)]
     assert dealt(requests) == {
         kind: kinds.count(kind) for kind in ("http 503", "reset", "timeout", "malformed")
@@ -43,7 +43,7 @@ def test_faults_are_counted_as_they_are_dealt(requests: int) -> None:
 
 
 @pytest.mark.parametrize("pace", [FULL, QUICK])
-def test_faults_have_the_shares_that_were_promised(pace: Thoroughness) -> None:
+def test_faults_have_the_documented_shares(pace: Thoroughness) -> None:
     total = pace.fault_requests
     shares = {kind: count / total for kind, count in dealt(total).items()}
     assert shares == {"http 503": 0.02, "reset": 0.01, "timeout": 0.01, "malformed": 0.01}
@@ -52,5 +52,5 @@ def test_faults_have_the_shares_that_were_promised(pace: Thoroughness) -> None:
 @pytest.mark.parametrize(
     "behaviour", [Behaviour(), Behaviour("grpc", ISSUE, is_failing=True, keeps_arrivals=True)]
 )
-def test_a_behaviour_survives_its_way_to_the_server(behaviour: Behaviour) -> None:
+def test_a_behaviour_survives_serialization(behaviour: Behaviour) -> None:
     assert Behaviour.from_json(behaviour.to_json()) == behaviour

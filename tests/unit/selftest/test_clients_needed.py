@@ -1,4 +1,4 @@
-"""How many clients a load needs: the arithmetic, exactly, and what is said with it."""
+"""Number of clients that a load needs: the exact arithmetic, and the answer."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ from inferometer.selftest.one_worker import OneWorker, mean_of
 from inferometer.stats.measurement import Estimate
 
 COST = Estimate(20.0, 16.0, 24.0)  # µs: with 15 % more in a cluster 23.0, 18.4 and 27.6
-FAST = 1e15  # a network that never decides
+FAST = 1e15  # a network that is never the limit
 
 
 def needed(
@@ -55,12 +55,12 @@ def test_without_an_interval_the_value_alone_counts() -> None:
 
 
 @pytest.mark.parametrize(("size", "wire"), [(0, 0), (1, 91), (1448, 1538), (1449, 1629), (14480, 15380)])
-def test_bytes_on_the_wire_have_the_heads_of_their_packets(size: int, wire: int) -> None:
+def test_bytes_on_the_wire_include_packet_headers(size: int, wire: int) -> None:
     assert wire_bytes(size) == wire
 
 
 @pytest.mark.parametrize(("sent", "received"), [(14480, 200), (200, 14480)])
-def test_the_busier_direction_decides(sent: float, received: float) -> None:
+def test_the_busier_direction_is_the_limit(sent: float, received: float) -> None:
     found = needed(sent=sent, received=received, network_bit_s=10e9)
     assert max(found.sent_bit_s, found.received_bit_s) == 15380 * 8 * 1e6  # 123 Gbit/s
     assert (found.by_network, found.clients, found.limit) == (13, 13, "network")
@@ -73,7 +73,7 @@ def test_the_busier_direction_decides(sent: float, received: float) -> None:
     ("rate", "commands", "is_mergeable"),
     [(100e3, 1, True), (625e3, 1, True), (626e3, 2, False), (2e6, 4, False)],
 )
-def test_one_command_merges_only_so_much(rate: float, commands: int, is_mergeable: bool) -> None:
+def test_one_command_merges_a_limited_rate(rate: float, commands: int, is_mergeable: bool) -> None:
     found = needed(rate=rate)
     assert (found.commands, found.is_mergeable) == (commands, is_mergeable)
 
@@ -82,7 +82,7 @@ def test_the_interval_is_that_of_a_mean() -> None:
     found = mean_of((9.0, 10.0, 11.0))  # half width 4.3027 / sqrt(3)
     assert (found.value, found.low, found.high) == pytest.approx((10.0, 10 - 2.48414, 10 + 2.48414), rel=1e-5)
     assert mean_of((7.0,)) == Estimate(7.0)
-    assert mean_of((1.0, 9.0)).low == 0.5  # never nothing or less
+    assert mean_of((1.0, 9.0)).low == 0.5  # always above 0
 
 
 def planned(rate: float = 1e6, limits: tuple[str, ...] = ("client",) * 3, **asked: Any) -> Planned:
@@ -108,7 +108,7 @@ def test_the_command_is_one_that_measure_understands(rate: float, grpc: bool) ->
     assert found.clients_each * found.needed.commands >= found.needed.clients
 
 
-def test_the_answer_says_what_is_measured_and_what_is_assumed() -> None:
+def test_the_answer_lists_measurements_and_assumptions() -> None:
     shown = document(planned(400e3))
     assert [section.title for section in shown.sections] == [
         "Measured here",
@@ -122,7 +122,7 @@ def test_the_answer_says_what_is_measured_and_what_is_assumed() -> None:
     )
 
 
-def test_doubts_are_said() -> None:
+def test_doubts_are_reported() -> None:
     notes = document(planned(2e6, limits=("machine",) * 3)).sections[-1].blocks[0]
     assert isinstance(notes, Messages)
     assert [note.text.split()[0] for note in notes.rows] == ["The", "One"]

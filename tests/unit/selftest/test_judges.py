@@ -1,4 +1,4 @@
-"""When a check passes, when it fails, and when nobody can tell."""
+"""When a check passes, fails, or is inconclusive."""
 
 import json
 
@@ -25,7 +25,7 @@ LATE = accuracy.Lags(400 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
         (1015, QUIET, QUIET, CheckResult.PASS),
         (975, QUIET, QUIET, CheckResult.FAIL),
         (1000, LATE, QUIET, CheckResult.FAIL),
-        (1000, BUSY, QUIET, CheckResult.PASS),  # the tail alone decides nothing
+        (1000, BUSY, QUIET, CheckResult.PASS),  # the tail alone is not decisive
         (1000, BUSY, BUSY, CheckResult.NOISY),
         (1000, LATE, BUSY, CheckResult.NOISY),
         (900, QUIET, BUSY, CheckResult.NOISY),
@@ -70,7 +70,7 @@ def latency(*found: tuple[float, int]) -> Distribution:
         ((340, 400, 480), 0, CheckResult.FAIL),
         ((300, 400, 420), 14, CheckResult.FAIL),
         ((1, 1, 480), 0, CheckResult.FAIL),
-        ((1, 1, 480), 246, CheckResult.FAIL),  # a busy machine makes no wait shorter
+        ((1, 1, 480), 246, CheckResult.FAIL),  # a busy machine does not shorten a wait
         ((436, 566, 726), 246, CheckResult.NOISY),
     ],
 )
@@ -112,7 +112,7 @@ def test_only_a_failure_fails_the_whole() -> None:
     assert not whole(*fine, CheckResult.FAIL).is_passed
 
 
-def test_the_file_says_all() -> None:
+def test_the_file_is_complete() -> None:
     document = json.loads(to_json(whole(CheckResult.PASS, CheckResult.FAIL)))
     assert document["passed"] is False
     assert document["command"] == "selftest"

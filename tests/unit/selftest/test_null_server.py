@@ -1,4 +1,4 @@
-"""The built-in servers against our own codecs, back to back in memory."""
+"""The built-in servers against the client's codecs, back to back in memory."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def request(size: int) -> bytes:
 
 
 def feed(peer: Peer, stream: bytes, cuts: list[int]) -> bytes:
-    """All replies to a stream that comes in pieces, in a buffer with old bytes behind them."""
+    """Return all replies to a stream received in pieces, in a buffer with old bytes after them."""
     out = b""
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     for start, stop in itertools.pairwise(edges):
@@ -52,7 +52,7 @@ def feed(peer: Peer, stream: bytes, cuts: list[int]) -> bytes:
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.lists(st.integers(0, 10**6), max_size=12))
-def test_http_requests_are_answered_wherever_they_are_cut(sizes: list[int], cuts: list[int]) -> None:
+def test_http_requests_are_answered_in_any_split(sizes: list[int], cuts: list[int]) -> None:
     book = Book(keeps_arrivals=True)
     replies = feed(NullHttp(book, is_failing=False), b"".join(map(request, sizes)), cuts)
     assert replies == GOOD * len(sizes)
@@ -60,14 +60,14 @@ def test_http_requests_are_answered_wherever_they_are_cut(sizes: list[int], cuts
     assert book.take_arrivals() == []
 
 
-def test_http_reply_is_whole_and_can_be_followed_by_another() -> None:
+def test_http_reply_is_complete_and_can_be_followed_by_another() -> None:
     decoder = ReplyDecoder()
     assert decoder.receive(GOOD, len(GOOD))
     assert decoder.head is not None
     assert (decoder.head.status, decoder.head.reusable) == (200, True)
 
 
-def test_http_faults_come_with_their_numbers() -> None:
+def test_http_faults_depend_on_the_request_number() -> None:
     book = Book(keeps_arrivals=False)
     whole = bytearray(request(1))
     for number in range(CYCLE):
@@ -80,7 +80,7 @@ def test_http_faults_come_with_their_numbers() -> None:
 
 
 def talk(client: GrpcConnection, server: NullGrpc, piece: int) -> list[tuple[int | None, bool]]:
-    """Both ends until neither has anything to say; the code of each call, and whether messages came."""
+    """Run both ends until neither sends more; return the code of each call, and whether messages arrived."""
     found = []
     to_client = server.greeting
     while to_client or client.http2.wants_to_send:
@@ -99,7 +99,7 @@ def talk(client: GrpcConnection, server: NullGrpc, piece: int) -> list[tuple[int
 
 @pytest.mark.parametrize("piece", [1, 7, 10**9])
 @pytest.mark.parametrize("size", [0, 64, 70_000])
-def test_grpc_calls_are_answered_wherever_they_are_cut(size: int, piece: int) -> None:
+def test_grpc_calls_are_answered_in_any_split(size: int, piece: int) -> None:
     client, server = GrpcConnection(), NullGrpc(Book(keeps_arrivals=False))
     for token in range(3):
         client.open(token, render_call(BLOCK, bytes(size)))
@@ -107,7 +107,7 @@ def test_grpc_calls_are_answered_wherever_they_are_cut(size: int, piece: int) ->
 
 
 @pytest.mark.parametrize("size", [1, 16_384, 300_000])
-def test_replies_are_as_large_as_asked(size: int) -> None:
+def test_replies_are_as_large_as_requested(size: int) -> None:
     small, large = (reply.partition(b"\r\n\r\n")[2] for reply in (GOOD, http_reply(size)))
     assert len(large) - len(small) == size
     assert len(b"".join(grpc_reply(size))) - len(b"".join(grpc_reply(0))) > size
@@ -116,7 +116,7 @@ def test_replies_are_as_large_as_asked(size: int) -> None:
     assert sorted(talk(client, server, 10**9), key=str) == sorted([(None, True), (0, False)], key=str)
 
 
-def test_grpc_window_is_given_back_before_it_runs_dry() -> None:
+def test_grpc_window_is_returned_before_it_is_used_up() -> None:
     server = opened()
     head, payload = bytearray(frame_head(LARGEST_FRAME_SIZE, DATA, 0, 1)), bytearray(LARGEST_FRAME_SIZE)
     window = LARGEST_WINDOW
@@ -130,7 +130,7 @@ def test_grpc_window_is_given_back_before_it_runs_dry() -> None:
 
 
 def opened() -> NullGrpc:
-    """A server that has got the client's first words."""
+    """Return a server that has received the client's greeting."""
     server = NullGrpc(Book(keeps_arrivals=False))
     words = b"".join(bytes(chunk) for chunk in GrpcConnection().take())
     server.receive(bytearray(words), len(words))

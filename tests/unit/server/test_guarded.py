@@ -1,4 +1,4 @@
-"""Reading the reason of a failed start out of a tritonserver log."""
+"""Extraction of the reason for a failed start from a tritonserver log."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_a_refused_port_is_found():
     assert ports_in_use(NOISE + IMPORT) == ()
 
 
-def test_models_are_told_from_the_server():
+def test_model_failures_are_distinguished_from_server_failures():
     assert is_about_models(NOISE + IMPORT)
     assert is_about_models(POLL)
     assert not is_about_models(NOISE + PORT)

@@ -1,4 +1,4 @@
-"""Choosing the three ports."""
+"""Choice of the three ports."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ def test_given_ports_are_kept():
         (Ports(http=8000, metrics=8000), "metrics port and the HTTP port are both 8000"),
     ],
 )
-def test_an_impossible_wish_is_refused(wish: Ports, words: str):
+def test_impossible_ports_are_refused(wish: Ports, words: str):
     with pytest.raises(UsageError, match=words):
         choose_ports(wish)
 
@@ -41,7 +41,7 @@ def test_a_port_in_use_is_named():
             choose_ports(Ports(http=port))
 
 
-def test_a_listener_is_told_from_a_stranger():
+def test_a_listener_is_distinguished_from_another_process():
     with socket.create_server(("127.0.0.1", 0)) as ours:
         port = ours.getsockname()[1]
         assert listens_on(os.getpid(), [port])
@@ -49,7 +49,7 @@ def test_a_listener_is_told_from_a_stranger():
     assert not listens_on(os.getpid(), [port])
 
 
-# --- who is behind a port, on a machine made of files
+# --- processes that listen on a port, on a fake /proc
 
 TCP = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
@@ -59,7 +59,7 @@ class Processes:
         self.folder = folder
 
     def add(self, pid, *, words=("server",), listens=(), sees=(), addresses=()):
-        """A process that listens on ports, in a network where others listen too."""
+        """Add a process that listens on ports, in a network where others listen too."""
         place = self.folder / str(pid)
         (place / "net").mkdir(parents=True)
         (place / "fd").mkdir()
@@ -75,7 +75,7 @@ class Processes:
             (place / "fd" / str(number)).symlink_to(f"socket:[{port + 70000}]")
 
 
-def test_all_processes_that_hold_the_socket_are_behind_a_port(tmp_path):
+def test_all_processes_with_the_socket_are_found(tmp_path):
     machine = Processes(tmp_path)
     machine.add(1, sees=(8000,))
     machine.add(30, listens=(8000, 8001))
@@ -86,7 +86,7 @@ def test_all_processes_that_hold_the_socket_are_behind_a_port(tmp_path):
     assert listeners(7000, tmp_path) == ()
 
 
-def test_a_port_that_leads_into_a_container_has_its_processes_behind_it(tmp_path):
+def test_a_port_forwarded_to_a_container_has_its_processes(tmp_path):
     machine = Processes(tmp_path)
     forward = ("-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", "8000", "-container-ip", "172.17.0.2")
     machine.add(
@@ -102,7 +102,7 @@ def test_a_port_that_leads_into_a_container_has_its_processes_behind_it(tmp_path
     assert listeners(8000, tmp_path) == (70, 71)
 
 
-def test_this_process_is_behind_its_port():
+def test_this_process_is_found_for_its_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert listeners(server.getsockname()[1]) == (os.getpid(),)
 
@@ -113,5 +113,5 @@ def test_the_connections_of_a_network_are_read_once(tmp_path):
         machine.add(pid, listens=(8000,))
         (tmp_path / str(pid) / "ns").mkdir()
         (tmp_path / str(pid) / "ns" / "net").symlink_to("net:[4026531840]")
-    (tmp_path / "2" / "net" / "tcp").unlink()  # it would say the same
+    (tmp_path / "2" / "net" / "tcp").unlink()  # same content
     assert listeners(8000, tmp_path) == (1, 2)

@@ -1,4 +1,4 @@
-"""The files that come with the package are the ones our scripts make."""
+"""The files included in the package are those that the scripts generate."""
 
 import re
 
@@ -52,7 +52,7 @@ def test_every_model_is_named_by_its_folder_and_has_a_version():
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_a_repository_that_is_no_folder_is_named(tmp_path, name):
+def test_a_repository_that_is_not_a_folder_is_named(tmp_path, name):
     tmp_path.joinpath("file").touch()
     with pytest.raises(UsageError, match=f"model repository '.*{name}'"):
         EmbeddedTriton(tmp_path / name).start()
@@ -81,6 +81,6 @@ def test_the_numpy_vocoder_has_the_same_weights():
             np.testing.assert_array_equal(stored[name], fresh)
 
 
-def test_every_vocoder_takes_and_gives_the_same():
+def test_every_vocoder_has_the_same_inputs_and_outputs():
     configs = {path.read_text() for path in vocoder_repository().glob("*/config.pbtxt")}
     assert len(configs) == 1

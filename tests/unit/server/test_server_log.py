@@ -1,4 +1,4 @@
-"""The log of a session's servers: started afresh once, then continued by every server of the session."""
+"""The log of a session's servers: emptied once, then continued by every server of the session."""
 
 import sys
 

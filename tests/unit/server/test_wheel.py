@@ -1,4 +1,4 @@
-"""What is said when the wheel is missing, incomplete or without this Python."""
+"""Errors for a wheel that is missing, incomplete or without this Python."""
 
 import os
 from importlib.machinery import ModuleSpec
@@ -18,7 +18,7 @@ def spec_in(site: Path) -> ModuleSpec:
     return spec
 
 
-def test_a_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_wheel_names_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wheel, "_PYTHON", "3.12")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="nvidia-pytriton") as caught:
@@ -26,7 +26,7 @@ def test_a_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     assert caught.value.remedy == "pip install 'inferometer[triton]'"
 
 
-def test_a_python_without_the_server_is_named_with_those_that_have_one(monkeypatch: pytest.MonkeyPatch):
+def test_a_python_without_the_server_is_named_with_supported_versions(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wheel, "_PYTHON", "3.13")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="nvidia-pytriton") as caught:
@@ -40,7 +40,7 @@ def test_an_incomplete_wheel_names_the_missing_file(tmp_path: Path, monkeypatch:
         find_wheel()
 
 
-def test_a_python_without_a_stub_is_told_which_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_python_without_a_stub_gets_the_supported_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wheel, "_PYTHON", "3.99")
     for version in ("3.9", "3.10"):
         stub = Wheel(tmp_path).stub(version)
@@ -50,7 +50,7 @@ def test_a_python_without_a_stub_is_told_which_have_one(tmp_path: Path, monkeypa
         make_backends(Wheel(tmp_path), tmp_path / "runtime")
 
 
-def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
+def test_a_stub_that_lacks_a_library_names_it(tmp_path: Path):
     stub = wheel.backends_folder(tmp_path) / "python" / "triton_python_backend_stub"
     stub.parent.mkdir(parents=True)
     stub.write_text(
@@ -66,7 +66,7 @@ def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
     ("version", "is_said"),
     [(None, False), ("1.26.4", False), ("2.0.0", True), ("2.3.1rc1", True), ("10.0", True)],
 )
-def test_a_numpy_that_empties_outputs_is_said(
+def test_a_numpy_that_empties_outputs_is_reported(
     version: str | None, is_said: bool, monkeypatch: pytest.MonkeyPatch
 ):
     def installed(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Addresses as people write them, taken apart before anybody is asked."""
+"""Parsing of addresses as users write them."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ from inferometer.services.endpoint import parse_endpoint
         ("h/é", Address("h", path="/%C3%A9"), "h:8000"),
     ],
 )
-def test_an_address_is_taken_apart(text: str, found: Address, url: str) -> None:
+def test_an_address_is_parsed(text: str, found: Address, url: str) -> None:
     assert read_address(text) == found
     assert found.url(8000) == url
 
@@ -58,7 +58,7 @@ def test_an_address_is_taken_apart(text: str, found: Address, url: str) -> None:
         ("simple@h:1", "if the part before the @ is the model: h:1 MODEL"),
     ],
 )
-def test_what_is_no_address_is_refused_with_a_remedy(text: str, remedy: str) -> None:
+def test_an_invalid_address_is_refused_with_a_remedy(text: str, remedy: str) -> None:
     with pytest.raises(UsageError, match="the address") as caught:
         read_address(text)
     assert remedy in caught.value.remedy
@@ -102,5 +102,5 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
         ("/v22", None),
     ],
 )
-def test_a_path_says_whose_it_is(path: str, known: ServerPath | None) -> None:
+def test_a_path_identifies_its_server(path: str, known: ServerPath | None) -> None:
     assert maybe_server_path(path) == known

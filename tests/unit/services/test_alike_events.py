@@ -1,4 +1,4 @@
-"""Events that are told by their bytes mean what their JSON says: the reply is the same, however it is split."""
+"""Events recognised by their bytes give the same reply as parsed JSON, in any split."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ FAST, SLOW = OpenAiReader(), OpenAiReader(keeps_texts=True)
 
 
 def read(reader: OpenAiReader, pieces: list[bytes], *, where_they_lie: bool = False) -> Reply | str:
-    """What comes out, with the number of a piece as its time."""
+    """Read the pieces, with the number of a piece as its time."""
     body = reader.start(HEAD)
     try:
         for number, piece in enumerate(pieces):
@@ -43,7 +43,7 @@ def event(document: Any, *, ascii_only: bool = True, tight: bool = True) -> byte
     return f"data: {text}\n\n".encode("utf-8", "surrogatepass")
 
 
-# Shapes of events; several of one shape follow each other, so that the first is the example of the others.
+# Shapes of events; several of one shape in a row, so that the first is the example of the others.
 SHAPES: tuple[Callable[[Any], Any], ...] = (
     chat,
     lambda text: chat("a", id=text),
@@ -153,20 +153,20 @@ def test_events_that_differ_in_their_text_are_read_once(monkeypatch: pytest.Monk
     found = read(FAST, [*words[:10], b"".join(words[10:])])
     assert isinstance(found, Reply)
     assert (found.responses, found.times[:10]) == (100, tuple(range(1, 11)))
-    assert len(read_events) == 2  # the first one, and that once more with another text
+    assert len(read_events) == 2  # the first one, and again with another text
 
 
-def test_the_usual_event_is_read_where_it_lies() -> None:
+def test_the_usual_event_is_read_in_place() -> None:
     body = FAST.start(HEAD)
     body.receive(event(chat("a")), 1)
     usual, escaped, unlike = event(chat(" token, [1]~")), event(chat("line\n")), event(chat("b", id="d"))
     for piece, is_taken in ((usual, True), (escaped, False), (unlike, False), (usual[:-1], False)):
         assert body.takes(bytearray(b"3f\r\n" + piece + b"\r\n"), 4, 4 + len(piece), 2) is is_taken
-    body.receive(usual[:5], 3)  # half an event: what follows belongs to it
+    body.receive(usual[:5], 3)  # a partial event: the following bytes belong to it
     assert not body.takes(bytearray(usual), 0, len(usual), 4)
 
 
-def test_a_server_that_numbers_its_events_is_not_learned_from_for_ever() -> None:
+def test_learning_stops_for_a_server_that_numbers_its_events() -> None:
     alike = AlikeEvents()
     for number in range(20):
         document = chat("a", id=number)

@@ -1,4 +1,4 @@
-"""From the values of a call to bytes, and from replies to answers."""
+"""Conversion of call values to bytes, and of replies to answers."""
 
 import json
 from typing import Any
@@ -83,7 +83,7 @@ def calls(batch, rest=None):
 
 
 @pytest.mark.parametrize(("batch", "shape"), [(0, (2, 2)), (8, (1, 2, 2))])
-def test_the_dimension_of_the_batch_is_put_in_front_and_taken_away(batch, shape):
+def test_the_batch_dimension_is_added_and_removed(batch, shape):
     rest = {"Y": tensor("INT32", (1, 1), 9)}
     caller, shown = calls(batch, rest)
     assert caller.request(call("a", {"X": [1, 2, 3, 4]})) == b"bytes"
@@ -92,7 +92,7 @@ def test_the_dimension_of_the_batch_is_put_in_front_and_taken_away(batch, shape)
     assert caller.http_answer(json.dumps(reply).encode(), None)["O"].tolist() == [[1, 2], [3, 4]]
 
 
-def test_inputs_that_are_missing_or_too_many_are_named():
+def test_missing_and_surplus_inputs_are_named():
     caller, _ = calls(0)
     for given, said in (
         ({"X": [1, 2, 3, 4]}, "needs a value for 'Y'"),
@@ -106,7 +106,7 @@ def test_inputs_that_are_missing_or_too_many_are_named():
         caller.http_answer(b"nonsense", None)
 
 
-def test_json_is_sent_with_what_every_body_has():
+def test_json_is_sent_with_the_default_fields():
     connection = Connection(Endpoint("here", 1))
     caller = JsonCalls(connection, "/v1/x", {"model": "m"})
     head, _, body = caller.request(call("a", body={"n": np.int64(3)})).partition(b"\r\n\r\n")
@@ -124,7 +124,7 @@ def test_json_is_sent_with_what_every_body_has():
     assert plain.request(call("a", body=[1])).endswith(b"\r\n\r\n[1]")
 
 
-def test_what_stands_before_values_of_the_same_sizes_is_made_once():
+def test_the_head_before_values_of_equal_sizes_is_built_once():
     made = []
 
     def whole(step):

@@ -1,4 +1,4 @@
-"""Control calls end by their deadline, whatever the peer sends meanwhile; each would last for minutes otherwise."""
+"""Control calls end by their deadline, whatever the peer sends; each would otherwise last for minutes."""
 
 import contextlib
 import socket
@@ -27,7 +27,7 @@ SHORT_S = 0.2
 
 @pytest.fixture
 def peer():
-    """A connection to a server that does this with every request."""
+    """Connect to a server that handles every request like this."""
     with ScriptedServer(lambda request: acts[-1]) as server:
         acts = [never]
 
@@ -51,7 +51,7 @@ DRIPS = {
 
 
 @pytest.mark.parametrize("name", DRIPS)
-def test_a_reply_that_drips_is_given_up_with_its_address_and_the_deadline(peer, name):
+def test_a_slow_reply_is_abandoned_with_its_address_and_the_deadline(peer, name):
     connection = peer(DRIPS[name])
     with pytest.raises(
         PeerError, match=rf"{connection.endpoint}/v2 did not send a complete reply within 0.2 s"
@@ -77,7 +77,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_to_a_triton_has_a_deadline_and_ends_with_the_work_around_it(kind, name):
-    """A load may take minutes, unless the run has to end."""
+    """Loading may take minutes, unless the run has to end."""
     make, act = KINDS[kind]
     with _Bytes(act) as address:
         service = make(Connection(address, timeout_s=SHORT_S))
@@ -90,7 +90,7 @@ def test_every_call_to_a_triton_has_a_deadline_and_ends_with_the_work_around_it(
 
 
 class _Bytes:
-    """Does this with every connection, without reading what comes: for peers that are not of HTTP/1.1."""
+    """Server that does this with every connection without reading it, for peers that do not speak HTTP/1.1."""
 
     def __init__(self, act) -> None:
         self._act = act
@@ -123,24 +123,24 @@ class _Bytes:
             thread.join()
 
 
-def test_metrics_that_drip_are_given_up(peer):
+def test_slow_metrics_are_abandoned(peer):
     connection = peer(drip(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"# HELP x\n"), prefix="/metrics")
     with pytest.raises(PeerError, match=r"/metrics did not send a complete reply within 0\.2 s"):
         MetricsEndpoint(connection, clock=monotonic_ns).look()
 
 
-def test_a_server_that_lists_its_models_too_slowly_is_given_up(peer):
+def test_a_server_that_lists_its_models_too_slowly_is_abandoned(peer):
     with pytest.raises(PeerError, match="/v1/models did not send a complete reply"):
         OpenAi(peer(DRIPS["headers"]), Options(service_kind="openai")).models()
 
 
-def test_an_address_that_drips_is_asked_once(peer):
+def test_a_slow_address_is_probed_once(peer):
     with pytest.raises(PeerError, match=r"did not answer a GET completely within 0\.2 s"):
         look(peer(DRIPS["headers"]))
 
 
-def test_a_handshake_that_drips_is_given_up():
-    """The peer takes the connection, and sends pieces of a record that never ends."""
+def test_a_slow_handshake_is_abandoned():
+    """The peer accepts the connection and sends pieces of a record that never ends."""
     with (
         _Bytes(drip(b"\x16\x03\x03\x40\x00", b"\x02")) as address,
         pytest.raises(PeerError, match=r"did not send a complete reply within 0\.2 s"),
@@ -148,7 +148,7 @@ def test_a_handshake_that_drips_is_given_up():
         HttpControl(Connection(address._replace(tls=Tls()), timeout_s=SHORT_S)).exchange("GET", "/v2")
 
 
-def test_a_name_that_nobody_resolves_is_given_up(monkeypatch):
+def test_a_name_that_does_not_resolve_is_abandoned(monkeypatch):
     over = threading.Event()
     monkeypatch.setattr(timed_socket, "_looked_up", lambda *_: over.wait(60) or [])
     with pytest.raises(

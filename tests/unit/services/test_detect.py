@@ -1,4 +1,4 @@
-"""What answers look like."""
+"""Recognition of servers by their answers."""
 
 import pytest
 
@@ -79,11 +79,11 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("answers", "kind"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_answers_look_like(answers: dict[str, ProbeAnswer], kind: str):
+def test_answers_are_recognised(answers: dict[str, ProbeAnswer], kind: str):
     looks = recognize(answers)
     assert f"{looks.kind} {looks.protocol}" == kind
     assert looks.kind in SERVICE_KINDS or looks.kind in (TLS, METRICS, MANAGEMENT, GRPC)
 
 
-def test_every_kind_can_be_asked_for():
+def test_every_kind_can_be_requested():
     assert set(KINDS) <= set(SERVICE_KINDS)

@@ -1,4 +1,4 @@
-"""Models of any size: what a server says of them is asked for once, and bounded."""
+"""Descriptions of models of any size: queried once, and bounded."""
 
 import itertools
 from collections import Counter
@@ -40,12 +40,12 @@ class Repository:
 
 
 def layers(width: int, depth: int) -> dict[str, list[str]]:
-    """Every model of a layer is composed of all those of the next one."""
+    """Return ensembles in layers: every model of a layer contains all of the next one."""
     names = [["m"], *([f"{layer}.{i}" for i in range(width)] for layer in range(depth))]
     return {name: below for above, below in itertools.pairwise(names) for name in above}
 
 
-def test_a_model_that_many_are_composed_of_is_asked_about_once():
+def test_a_shared_member_model_is_queried_once():
     repository = Repository(layers(width=2, depth=6))
     assert sum(1 for _ in describe_model(repository, "m", "", ()).family()) == 2**7 - 1
     assert set(repository.asked.values()) == {1}
@@ -61,7 +61,7 @@ def test_a_model_that_many_are_composed_of_is_asked_about_once():
         ({"m": ["m"]}, "which is an endless chain"),
     ],
 )
-def test_ensembles_without_bounds_are_refused(steps, sentence):
+def test_unbounded_ensembles_are_refused(steps, sentence):
     repository = Repository(steps)
     with pytest.raises(PeerError, match=sentence):
         describe_model(repository, "m", "", ())
@@ -76,7 +76,7 @@ def test_a_model_has_a_limited_number_of_tensors(noun):
         describe_model(Repository({}, {noun: [*rows, TENSOR]}), "m", "", ())
 
 
-def test_a_server_of_many_models_is_not_listed_whole():
+def test_a_long_list_of_models_is_shortened():
     class Unknown(Repository):
         def metadata(self, name: str, version: str) -> Any:
             raise MissingError("unknown model")

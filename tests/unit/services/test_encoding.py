@@ -1,4 +1,4 @@
-"""Replies that a server compressed are read as if it had not; what cannot be decoded is named."""
+"""Compressed replies are read like uncompressed ones; those that cannot be decoded are named."""
 
 import gzip
 import json
@@ -62,7 +62,7 @@ def test_the_answer_is_the_same_however_it_was_compressed(
     assert read(name, compress(usage), size, "application/json") == Reply(tokens=9)
 
 
-def test_an_event_has_come_when_its_bytes_have() -> None:
+def test_an_event_arrives_with_its_bytes() -> None:
     packed = zlib.compressobj(wbits=31)
     reading = start_reading(OpenAiReader(), head("gzip"))
     for number, event in enumerate(EVENTS):
@@ -78,24 +78,24 @@ def test_other_encodings_are_refused_by_name(name: str) -> None:
         start_reading(OpenAiReader(), head(name))
 
 
-def test_what_is_not_compressed_as_it_says_is_refused() -> None:
+def test_a_body_that_does_not_match_its_encoding_is_refused() -> None:
     with pytest.raises(PeerError, match="does not match its Content-Encoding 'gzip'"):
         read("gzip", STREAM, 50)
 
 
-def test_a_cut_off_body_is_a_failure() -> None:
+def test_a_truncated_body_is_a_failure() -> None:
     reply = read("gzip", gzip.compress(STREAM)[:-9], 50)
     assert (reply.status, reply.text) == (outcome.MALFORMED, "the reply ends in the middle of its gzip data")
 
 
-def test_a_small_reply_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_reply_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_reply, "BODY_LIMIT", 1 << 16)
     monkeypatch.setattr(encoding, "_STEP", 1 << 12)
     with pytest.raises(PeerError, match="exceeds 65536 bytes"):
         read("gzip", gzip.compress(bytes(1 << 24)), 1 << 20, "application/json")
 
 
-def test_refusals_are_decoded_for_their_words() -> None:
+def test_error_bodies_are_decoded_for_their_text() -> None:
     assert decoded(head("gzip"), gzip.compress(b"slow down")) == b"slow down"
     assert decoded(head("gzip"), b"slow down") == b"slow down"
     assert decoded(head(""), b"slow down") == b"slow down"

@@ -1,4 +1,4 @@
-"""Plain HTTP: the user's request as it goes out."""
+"""Plain HTTP: the user's request on the wire."""
 
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,14 @@ def test_the_request_is_the_users(arguments: dict[str, Any], request_bytes: byte
     assert rendered(**arguments) == (request_bytes,)
 
 
-def test_bodies_come_from_files_too_and_take_turns(tmp_path: Path):
+def test_bodies_may_come_from_files_and_alternate(tmp_path: Path):
     (tmp_path / "body").write_bytes(b"\x00\xff")
     first, second = rendered(bodies=(f"@{tmp_path / 'body'}", "b"))
     assert first.endswith(b"\r\n\r\n\x00\xff")
     assert second.endswith(b"\r\n\r\nb")
 
 
-def test_what_is_measured_has_the_name_of_its_request():
+def test_the_endpoint_is_named_after_its_request():
     service = PlainHttp(Connection(Endpoint("h", 1)), Options(path="/x"))
     assert service.describe("", "", ()).name == "GET /x"
     assert service.describe("mine", "", ()).name == "mine"

@@ -1,4 +1,4 @@
-"""Our look into a ModelStreamInferResponse against the official message."""
+"""The fast reader of a ModelStreamInferResponse compared with the official message."""
 
 import contextlib
 
@@ -58,12 +58,12 @@ def by_the_book(message: service_pb2.ModelStreamInferResponse) -> StreamReply:
 
 
 @given(responses())
-def test_it_reads_what_the_official_message_says(message: service_pb2.ModelStreamInferResponse) -> None:
+def test_it_reads_the_same_as_the_official_message(message: service_pb2.ModelStreamInferResponse) -> None:
     assert read_stream_reply(message.SerializeToString()) == by_the_book(message)
 
 
 @given(responses(), st.sampled_from([bytes, bytearray, memoryview]))
-def test_any_buffer_will_do(message: service_pb2.ModelStreamInferResponse, kind: type) -> None:
+def test_any_buffer_works(message: service_pb2.ModelStreamInferResponse, kind: type) -> None:
     assert read_stream_reply(kind(message.SerializeToString())) == by_the_book(message)
 
 
@@ -77,7 +77,7 @@ def test_two_messages_in_a_row_are_merged_as_protobuf_says(
 
 
 @given(responses(), st.data())
-def test_a_message_cut_short_is_an_error_or_another_message(
+def test_a_truncated_message_is_an_error_or_another_message(
     message: service_pb2.ModelStreamInferResponse, data: st.DataObject
 ) -> None:
     whole = message.SerializeToString()
@@ -85,7 +85,7 @@ def test_a_message_cut_short_is_an_error_or_another_message(
     try:
         official = service_pb2.ModelStreamInferResponse.FromString(part)
     except DecodeError:
-        # Lengths inside the tensors are not looked at, so some of these still read well.
+        # Lengths inside the tensors are not checked, so some of these can still be read.
         with contextlib.suppress(PeerError):
             read_stream_reply(part)
     else:
@@ -93,7 +93,7 @@ def test_a_message_cut_short_is_an_error_or_another_message(
 
 
 @given(st.binary(max_size=200))
-def test_anything_is_a_reply_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_a_reply_or_an_error(data: bytes) -> None:
     with contextlib.suppress(PeerError):
         assert isinstance(read_stream_reply(data), StreamReply)
 
@@ -119,5 +119,5 @@ def test_the_final_flag(parameter: bytes, is_final: bool) -> None:
     assert read_stream_reply(data).is_final == is_final
 
 
-def test_words_that_are_not_utf_8_are_shown_all_the_same() -> None:
+def test_error_texts_that_are_not_utf_8_are_still_shown() -> None:
     assert read_stream_reply(b"\x0a\x03a\xffb").error == "a\ufffdb"

@@ -1,4 +1,4 @@
-"""OpenAI-style servers: what is sent, and what replies mean. Times are what the caller says they are."""
+"""OpenAI-style servers: requests and the meaning of replies. The caller sets the times."""
 
 import json
 import pickle
@@ -23,7 +23,7 @@ def tensor(name: str, text: str) -> Tensor:
 
 
 def sent(step: Tensor, prefix: str = "", **options: Any) -> tuple[str, Any]:
-    """Path and document of a request."""
+    """Return path and document of a request."""
     service = OpenAi(Connection(Endpoint("h", 1, prefix)), Options(**options))
     (request,) = service.traffic(service.describe("gpt", "", ()), [[step]]).requests
     head, _, body = request.partition(b"\r\n\r\n")
@@ -98,7 +98,7 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
         ),
     ],
 )
-def test_payloads_go_as_given_and_prompts_as_the_endpoint_wants_them(step, options, document):
+def test_payloads_are_sent_as_given_and_prompts_in_the_endpoints_form(step, options, document):
     assert sent(step, **options)[1] == document
 
 
@@ -127,7 +127,7 @@ def test_in_the_classic_script_an_endpoint_is_always_a_path():
     assert sent(tensor("prompt", "x"), endpoint="rerank", is_lenient=True)[0] == "/rerank"
 
 
-def test_the_most_tokens_of_one_answer_win_over_those_of_all():
+def test_the_token_limit_of_one_answer_overrides_the_global_one():
     service = OpenAi(Connection(Endpoint("h", 1)), Options(output_tokens=3))
     steps = [[tensor("prompt", "a")], [tensor("prompt", "a"), tensor("max_tokens", "9")]]
     requests = service.traffic(service.describe("gpt", "", ()), steps).requests
@@ -153,7 +153,7 @@ PARTS = [
 ]
 
 
-def test_messages_are_written_as_the_responses_api_wants_them():
+def test_messages_are_converted_for_the_responses_api():
     answer = {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}
     messages = [*HELLO, {"role": "user", "content": PARTS}, answer]
     found = sent(tensor("messages", json.dumps(messages)), endpoint="responses")[1]["input"]
@@ -205,7 +205,7 @@ def test_messages_need_an_endpoint_that_takes_them(endpoint: str):
 
 
 @pytest.mark.parametrize("step", [tensor("payload", "{}"), tensor("messages", json.dumps(HELLO))])
-def test_made_images_are_not_put_into_what_is_whole(step: Tensor):
+def test_generated_images_are_not_added_to_whole_messages(step: Tensor):
     with pytest.raises(UsageError, match="are added to prompts"):
         sent(step, images=((8, 8),))
 
@@ -226,7 +226,7 @@ def choice(index: int, content: str, **fields: Any) -> bytes:
 
 
 def both(*contents: str) -> bytes:
-    """An event with a token of each choice."""
+    """Return an event with a token of each choice."""
     rows = [{"index": index, "delta": {"content": content}} for index, content in enumerate(contents)]
     return event({"choices": rows})
 
@@ -259,7 +259,7 @@ def head(content_type: str = "text/event-stream; charset=utf-8", length: int = C
 
 
 def read(*pieces: tuple[int, bytes], length: int = CHUNKED, reader: OpenAiReader | None = None) -> Reply:
-    """The reply whose pieces came at these times."""
+    """Read the reply whose pieces arrived at these times."""
     reading = (OpenAiReader() if reader is None else reader).start(head(length=length))
     for now, piece in pieces:
         reading.receive(piece, now)
@@ -487,14 +487,14 @@ def test_streams(pieces: list[tuple[int, bytes]], reply: Reply):
     assert read(*pieces) == reply
 
 
-def test_a_conversation_goes_on_with_the_first_choice():
+def test_a_conversation_continues_with_the_first_choice():
     reply = read(
         (10, choice(1, "b")), (20, choice(0, "a")), (30, DONE), reader=OpenAiReader(keeps_message=True)
     )
     assert reply.message == {"role": "assistant", "content": "a"}
 
 
-def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
+def test_a_stream_that_ends_with_its_connection_must_announce_its_end():
     assert read((20, delta(content="a")), (30, DONE), length=UNTIL_CLOSE).status == 0
     assert read((20, delta(content="a")), (30, END), length=UNTIL_CLOSE).status == 0
     cut = read((20, delta(content="a")), length=UNTIL_CLOSE)
@@ -509,7 +509,7 @@ def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
     )
 
 
-def test_a_whole_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_an_endless_whole_reply_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(openai_reply, "BODY_LIMIT", 1000)
     reading = OpenAiReader().start(head("application/json"))
     reading.receive(b" " * 1000, 1)
@@ -518,7 +518,7 @@ def test_a_whole_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{"])
-def test_events_of_nonsense_are_refused(nonsense: bytes):
+def test_malformed_events_are_refused(nonsense: bytes):
     with pytest.raises(PeerError, match="event of the stream is not"):
         read((20, event(nonsense)))
 
@@ -569,7 +569,7 @@ def test_whole_replies(body: bytes, reply: Reply):
     assert whole(body) == reply
 
 
-def test_a_bad_status_is_told_in_the_classic_words():
+def test_an_error_status_is_reported_in_the_classic_words():
     reader = OpenAiReader()
     assert reader.refusal(429, "slow down") == "OpenAI response returns HTTP code 429: slow down"
     assert reader.refusal(500, "") == "OpenAI response returns HTTP code 500"
@@ -578,7 +578,7 @@ def test_a_bad_status_is_told_in_the_classic_words():
 # --- sessions
 
 
-def test_a_turn_carries_what_was_said_before():
+def test_a_turn_carries_the_conversation_so_far():
     reader = pickle.loads(pickle.dumps(OpenAiReader(keeps_message=True)))
     chats = pickle.loads(pickle.dumps(Chats(Connection(Endpoint("h", 80)), "/v1/chat/completions")))
 

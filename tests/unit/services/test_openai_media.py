@@ -1,4 +1,4 @@
-"""Images and sounds in prompts: files that are named, and made ones, read back by other readers."""
+"""Images and sounds in prompts: named files and generated ones, read back by other readers."""
 
 import base64
 import io
@@ -22,7 +22,7 @@ Parts = list[dict[str, Any]]
 
 
 def contents(prompts: list[str], **options: Any) -> list[Any]:
-    """What the message of each prompt holds."""
+    """Return the content of each prompt's message."""
     service = OpenAi(Connection(Endpoint("h", 1)), Options(**options))
     steps = [[Tensor("prompt", "JSON", (1,), prompt.encode())] for prompt in prompts]
     requests = service.traffic(service.describe("gpt", "", ()), steps).requests
@@ -74,11 +74,11 @@ def test_files_in_prompts_become_parts(prompt: str, content: Any, folder: Path):
     assert contents([prompt], data=DataOptions(prompts="p")) == [content]
 
 
-def test_made_prompts_name_no_files(folder: Path):
+def test_generated_prompts_name_no_files(folder: Path):
     assert contents(["@photo.JPG"]) == ["@photo.JPG"]
 
 
-def test_a_file_that_is_not_there_is_refused(folder: Path):
+def test_a_missing_file_is_refused(folder: Path):
     with pytest.raises(UsageError, match=r"the prompt's file 'none.png' cannot be read"):
         contents(["see @none.png"], data=DataOptions(prompts="p"))
 
@@ -88,7 +88,7 @@ def test_files_need_an_endpoint_that_takes_them(folder: Path):
         contents(["see @photo.JPG"], data=DataOptions(prompts="p"), endpoint="completions")
 
 
-# --- made ones
+# --- generated media
 
 
 def decoded(part: dict[str, Any]) -> bytes:
@@ -96,7 +96,7 @@ def decoded(part: dict[str, Any]) -> bytes:
     return base64.b64decode(found.partition(",")[2])
 
 
-def test_made_images_and_sounds_follow_the_text_and_differ_from_each_other():
+def test_generated_media_follow_the_text_and_differ():
     rows = contents(["one", "two"], images=((16, 8), (16, 8)), audio_s=0.5)
     assert [[part["type"] for part in row] for row in rows] == [
         ["text", "image_url", "image_url", "input_audio"]
@@ -109,8 +109,8 @@ def test_made_images_and_sounds_follow_the_text_and_differ_from_each_other():
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (8, 8), (20, 10), (7, 33), (512, 512)])
-def test_a_made_image_is_a_png_of_its_size(width: int, height: int):
-    """Read by the standard: every chunk with its sum, and as many rows of pixels as the head says."""
+def test_a_generated_image_is_a_png_of_its_size(width: int, height: int):
+    """Read by the standard: every chunk with its checksum, and the number of rows given in the header."""
     data = made_image(width, height, 5)
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     at, chunks = 8, {}
@@ -127,7 +127,7 @@ def test_a_made_image_is_a_png_of_its_size(width: int, height: int):
     assert not any(pixels[:: 1 + 3 * width])  # no filter
 
 
-def test_a_made_sound_is_a_wav_of_its_length():
+def test_a_generated_sound_is_a_wav_of_its_length():
     with wave.open(io.BytesIO(made_sound(0.25, 5))) as found:
         assert (found.getnchannels(), found.getsampwidth(), found.getframerate()) == (1, 2, RATE_HZ)
         assert found.getnframes() == RATE_HZ / 4

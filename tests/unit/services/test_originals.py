@@ -1,4 +1,4 @@
-"""What a server had before the first change, put back by the run, by its guard or by the next run."""
+"""Restoration of a server's original models by the run, by its guard or by the next run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Filed:
-    """A server whose models are files, so that other processes see them too; those in `repository` are not loaded."""
+    """A server whose models are files, visible to other processes; those in `repository` are not loaded."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ def loaded(server) -> dict:
 
 
 class Lingering(Filed):
-    """Models are gone some time after they were unloaded."""
+    """Server whose models disappear some time after unloading."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -73,7 +73,7 @@ class Lingering(Filed):
         return found
 
 
-def test_what_is_unloaded_is_waited_for(server):
+def test_unloading_is_awaited(server):
     lingering: Any = Lingering(server.folder)
     with Originals(lingering, "here:8000", print) as originals:
         originals.note(["b"])
@@ -81,10 +81,10 @@ def test_what_is_unloaded_is_waited_for(server):
     assert loaded(server) == {"a": A}
 
 
-def test_what_was_loaded_is_back_and_what_was_not_is_gone(server):
+def test_loaded_models_are_restored_and_others_unloaded(server):
     with Originals(server, "here:8000", print) as originals:
         originals.note(["e"])
-        server.load_model("b", {"name": "b"})  # the server does so by itself for an ensemble
+        server.load_model("b", {"name": "b"})  # the server does this itself for an ensemble
         server.load_model("e", ENSEMBLE)
         originals.note(["a", "b"])
         server.load_model("a", {"name": "a", "count": 5})
@@ -92,7 +92,7 @@ def test_what_was_loaded_is_back_and_what_was_not_is_gone(server):
     assert not kept_in("here:8000").exists()
 
 
-def test_members_that_an_ensemble_brought_in_are_gone_too(server):
+def test_members_loaded_by_an_ensemble_are_unloaded_too(server):
     with Originals(server, "here", print) as originals:
         originals.note(["e"])
         server.load_model("b", {"name": "b"})
@@ -131,13 +131,13 @@ def wait_until_gone() -> None:
         time.sleep(0.02)
 
 
-def test_the_guard_of_a_run_that_was_killed_puts_back(server):
+def test_the_guard_of_a_killed_run_restores_models(server):
     run_and_kill(server, "the run")
     wait_until_gone()
     assert loaded(server) == {"a": A}
 
 
-def test_the_next_run_puts_back_what_nobody_could_and_says_so(server):
+def test_the_next_run_restores_models_and_reports_it(server):
     run_and_kill(server, "both")
     assert loaded(server) == {"a": {"name": "a", "count": 5}}
     said: list[str] = []
@@ -149,7 +149,7 @@ def test_the_next_run_puts_back_what_nobody_could_and_says_so(server):
     assert loaded(server) == {"a": A}
 
 
-def test_a_line_that_was_cut_off_is_of_a_change_that_was_not_made(server):
+def test_an_incomplete_row_belongs_to_a_change_not_made(server):
     kept_in("here").write_text('{"process": 1}\n{"loaded": ["a"]}\n{"model": "a", "conf')
     with Originals(server, "here", print) as originals:
         assert not originals.has_put_back
@@ -161,7 +161,7 @@ def test_two_runs_do_not_change_one_server(server):
         pass
 
 
-def test_what_cannot_be_put_back_is_left_to_the_guard(server, monkeypatch):
+def test_failed_restorations_are_left_to_the_guard(server, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     originals = Originals(server, "here", print).open()
     originals.note(["a"])

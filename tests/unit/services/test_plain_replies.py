@@ -1,4 +1,4 @@
-"""Replies as plain KServe v2 servers give them."""
+"""Replies of plain KServe v2 servers."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Rendered requests: the official client's own rendering is the oracle, over HTTP and gRPC."""
+"""Rendered requests compared with those of the official client, over HTTP and gRPC."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def elements(datatype: str, shape: tuple[int, ...]) -> list[Any]:
 
 
 def array(datatype: str, shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    """As the official client wants it."""
+    """Return an array for the official client."""
     values = elements(datatype, shape)
     if datatype == "BYTES":
         values = [value.encode() for value in values]
@@ -73,7 +73,7 @@ def rendered(
     options: Options | None = None,
     placement: Placement | None = None,
 ) -> tuple[dict[str, str], dict[str, Any], bytes]:
-    """Headers, document and tensors of a request over HTTP."""
+    """Return headers, document and tensors of a request over HTTP."""
     (request,) = TritonHttp(CONNECTION, options).traffic(spec, [step], placement).requests
     head, _, body = request.partition(b"\r\n\r\n")
     line, *fields = head.decode().split("\r\n")
@@ -131,14 +131,14 @@ def test_json_over_http(datatype: str, shape: tuple[int, ...]):
     assert headers["Content-Type"] == "application/json"
 
 
-def test_json_keeps_what_is_no_number():
+def test_json_keeps_non_finite_numbers():
     step = [Tensor("IN", "FP32", (3,), encode("FP32", [math.nan, math.inf, -math.inf]))]
     _, document, _ = rendered(step, model(), Options(input_format="json"))
     assert list(map(str, document["inputs"][0]["data"])) == ["nan", "inf", "-inf"]
 
 
 @pytest.mark.parametrize("output_format", ["binary", "json"])
-def test_the_format_of_outputs_is_asked_for(output_format: str):
+def test_the_format_of_outputs_is_requested(output_format: str):
     spec = model(TensorSpec("A", "INT8", (1,)), TensorSpec("B", "BYTES", (-1,)))
     _, document, _ = rendered([tensor("INT8", (1,))], spec, Options(output_format=output_format))
     asked = [InferRequestedOutput(name, binary_data=output_format == "binary") for name in "AB"]
@@ -154,7 +154,7 @@ def test_half_floats_are_refused_as_json(datatype: str):
         rendered([], model(TensorSpec("HALF", datatype, (2,))), Options(output_format="json"))
 
 
-def test_bytes_that_are_no_text_are_refused_as_json():
+def test_bytes_that_are_not_text_are_refused_as_json():
     step = [Tensor("IN", "BYTES", (2,), encode("BYTES", ["good", b"\xff\xfe"]))]
     with pytest.raises(UsageError, match="element 1 of input 'IN' is not UTF-8"):
         rendered(step, model(), Options(input_format="json"))
@@ -176,7 +176,7 @@ def test_shared_memory_over_http(input_format: str):
         asked.set_shared_memory("r", part.size, part.offset)
     theirs, _ = official(inputs, outputs)
     for row in theirs["outputs"]:
-        assert row["parameters"].pop("binary_data", False) is False  # newer clients say the default too
+        assert row["parameters"].pop("binary_data", False) is False  # newer clients also send the default
     assert_alike(document, theirs)
     assert data == b""
 

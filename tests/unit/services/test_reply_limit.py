@@ -1,4 +1,4 @@
-"""How long a reply may be that is read."""
+"""Size limit of a reply that is read."""
 
 import pytest
 
@@ -21,7 +21,7 @@ MILLION = 1_000_000
     ],
     ids=["small", "large", "two outputs", "any size", "strings", "unknown type", "no outputs"],
 )  # fmt: skip
-def test_the_limit_is_what_the_outputs_account_for(
+def test_the_limit_is_the_size_of_the_outputs(
     outputs: tuple[TensorSpec, ...], batch: int, limit: int
 ) -> None:
     assert reply_limit(ModelSpec("m", "", (), outputs), batch) == limit

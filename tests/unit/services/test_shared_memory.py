@@ -1,4 +1,4 @@
-"""Where tensors lie, and what becomes of the region on every way out; the server is a list of calls."""
+"""Layout of tensors, and cleanup of the region on every exit; the server is a list of calls."""
 
 import contextlib
 import os
@@ -74,11 +74,11 @@ def test_outputs_have_their_size_or_the_one_for_unknown(batch: int, sizes: dict[
     assert {name: part.size for name, part in placement.outputs.items()} == sizes
 
 
-def test_outputs_that_somebody_reads_have_no_part():
+def test_outputs_that_are_read_have_no_part():
     assert place(are_inline=True).outputs == {}
 
 
-def test_nothing_to_place_is_a_region_all_the_same():
+def test_an_empty_placement_is_still_a_region():
     bare = ModelSpec(name="m", version="", inputs=(), outputs=())
     assert place(steps=((),), model=bare).size > 0
 
@@ -88,7 +88,7 @@ def test_a_request_without_an_optional_input_is_refused():
         place(steps=(STEPS[0], STEPS[1][:1]))
 
 
-def test_an_offset_of_0_is_not_said():
+def test_an_offset_of_0_is_omitted():
     assert RegionPart("r", 0, 8).parameters() == {"shared_memory_region": "r", "shared_memory_byte_size": 8}
     assert RegionPart("r", 64, 8).parameters()["shared_memory_offset"] == 64
 
@@ -102,12 +102,12 @@ def test_every_run_has_its_own_name():
 
 
 class Server:
-    """Knows regions as a server does: it opens the key when a region is registered, and holds what it found."""
+    """Server that opens the key when a region is registered, and keeps its content."""
 
     def __init__(self, *answers: Exception | None) -> None:
         self.known: dict[str, bytes] = {}
         self.calls = 0
-        self._answers = list(answers)  # to calls to forget
+        self._answers = list(answers)  # to unregister calls
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Server, ()
@@ -167,7 +167,7 @@ def test_the_server_finds_every_tensor_at_its_place(region: str):
     assert server.known == {}
 
 
-def test_only_our_region_is_forgotten(region: str):
+def test_only_the_own_region_is_unregistered(region: str):
     server = Server()
     server.known["somebody"] = b""
     with shared_region(shared(region), server):
@@ -175,7 +175,7 @@ def test_only_our_region_is_forgotten(region: str):
     assert list(server.known) == ["somebody"]
 
 
-def test_an_error_inside_is_not_hidden_and_the_region_forgotten(region: str):
+def test_an_error_inside_is_raised_and_the_region_unregistered(region: str):
     server = Server()
     with pytest.raises(ZeroDivisionError), shared_region(shared(region), server):
         raise ZeroDivisionError
@@ -186,17 +186,17 @@ def test_a_server_that_is_gone_hides_no_error(region: str):
     server = Server(*(unreachable() for _ in range(1000)))
     with pytest.raises(ZeroDivisionError), shared_region(shared(region), server):
         raise ZeroDivisionError
-    assert 1 < server.calls < 1000  # it is soon taken for gone
+    assert 1 < server.calls < 1000  # it is soon considered gone
 
 
-def test_a_server_that_is_back_at_once_forgets_the_region(region: str):
+def test_a_server_that_is_back_at_once_unregisters_the_region(region: str):
     server = Server(unreachable(), unreachable())
     with shared_region(shared(region), server):
         pass
     assert server.known == {}
 
 
-def test_a_region_in_use_is_forgotten_when_its_requests_have_ended(region: str):
+def test_a_region_in_use_is_unregistered_when_its_requests_have_ended(region: str):
     in_use = PeerError("Cannot unregister shared memory region, it is currently in use.")
     server = Server(in_use, in_use)
     with shared_region(shared(region), server):
@@ -205,7 +205,7 @@ def test_a_region_in_use_is_forgotten_when_its_requests_have_ended(region: str):
     assert server.calls == 3
 
 
-def test_a_connection_that_is_reset_is_tried_again(region: str):
+def test_a_reset_connection_is_retried(region: str):
     broken = PeerError("cannot be reached")
     broken.__cause__ = ConnectionResetError()
     server = Server(broken, broken)
@@ -215,14 +215,14 @@ def test_a_connection_that_is_reset_is_tried_again(region: str):
     assert server.calls == 3
 
 
-def test_a_server_that_does_not_see_the_region_is_told_how_to_start(region: str):
+def test_a_server_that_does_not_see_the_region_gets_a_remedy(region: str):
     with pytest.raises(PeerError) as caught, shared_region(shared(region), Elsewhere()):
         raise AssertionError
     assert "Unable to open shared memory region" in caught.value.message
     assert "--ipc=host" in caught.value.remedy
 
 
-def test_a_server_that_cannot_be_reached_is_told_as_always(region: str):
+def test_an_unreachable_server_is_reported_as_usual(region: str):
     class Unreachable(Server):
         def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
             raise unreachable()
@@ -232,7 +232,7 @@ def test_a_server_that_cannot_be_reached_is_told_as_always(region: str):
     assert caught.value.remedy == "check the address"
 
 
-def test_no_room_is_said_before_anything_is_registered(region: str):
+def test_missing_space_is_reported_before_registration(region: str):
     server = Server()
     with (
         pytest.raises(LocalError, match="not enough space for 1125899906842624 bytes"),
@@ -256,7 +256,7 @@ def test_a_name_that_is_taken_is_never_used(region: str):
 # --- cuda
 
 
-def test_without_a_driver_cuda_is_one_sentence(region: str, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_driver_cuda_fails_with_one_sentence(region: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shared_memory, "CUDA_LIBRARY", "libcuda-of-nobody.so.1")
     with pytest.raises(UsageError) as caught, shared_region(shared(region, kind="cuda"), Server()):
         raise AssertionError
@@ -265,7 +265,7 @@ def test_without_a_driver_cuda_is_one_sentence(region: str, monkeypatch: pytest.
 
 
 class Driver:
-    """A CUDA driver that does nothing, and answers one call with an error."""
+    """A CUDA driver that does nothing, except for returning an error for one call."""
 
     def __init__(self, failing: str = "") -> None:
         self.failing = failing
@@ -289,7 +289,7 @@ class Driver:
         ("cuIpcGetMemHandle", ["cuMemFree_v2", "cuDevicePrimaryCtxRelease_v2"]),
     ],
 )
-def test_what_the_driver_refuses_is_named_and_the_rest_given_back(
+def test_a_failed_driver_call_is_named_and_resources_are_freed(
     region: str, monkeypatch: pytest.MonkeyPatch, failing: str, freed: list[str]
 ):
     driver = Driver(failing)
@@ -300,7 +300,7 @@ def test_what_the_driver_refuses_is_named_and_the_rest_given_back(
     assert after == freed
 
 
-def test_the_server_forgets_device_memory_before_it_is_freed(region: str, monkeypatch: pytest.MonkeyPatch):
+def test_device_memory_is_unregistered_before_it_is_freed(region: str, monkeypatch: pytest.MonkeyPatch):
     driver = Driver()
 
     class Gpu(Server):

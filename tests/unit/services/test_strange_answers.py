@@ -1,4 +1,4 @@
-"""Whatever a server says of itself: every control call gives a value that later code can use, or a PeerError."""
+"""Arbitrary server answers: every control call returns a usable value or raises PeerError."""
 
 import dataclasses
 import json
@@ -91,7 +91,7 @@ DOCUMENTS = {"triton": TRITON, **OTHERS}
 
 
 class StrangeServer:
-    """Answers GET and POST with these documents, as JSON or as the bytes they are."""
+    """Server that answers GET and POST with these documents, as JSON or as raw bytes."""
 
     def __init__(self) -> None:
         self.documents: Mapping[str, Any] = {}
@@ -121,7 +121,7 @@ def service(kind: str, server: StrangeServer) -> Service:
 
 @contextmanager
 def only_our_errors() -> Iterator[None]:
-    """A sentence of at most a screen, which can be printed."""
+    """Allow only errors with a printable message of at most a screen."""
     said = ""
     try:
         yield
@@ -131,7 +131,7 @@ def only_our_errors() -> Iterator[None]:
 
 
 def usable(value: object) -> None:
-    """What ends in a result can be copied, written, and sent to a worker."""
+    """Check that a value can be copied, written, and sent to a worker."""
     plain = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
     json.dumps(plain, sort_keys=True, allow_nan=False).encode()
     pickle.dumps(value)
@@ -162,7 +162,7 @@ def ask_everything(kind: str, server: StrangeServer) -> None:
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
-def test_good_answers_are_taken(kind: str, server: StrangeServer) -> None:
+def test_valid_answers_are_accepted(kind: str, server: StrangeServer) -> None:
     server.documents = DOCUMENTS[kind]
     asked = service(kind, server)
     model = asked.describe("m", "", ())
@@ -203,7 +203,7 @@ def test_every_answer_may_be_anything(kind: str, odd: object, server: StrangeSer
 @pytest.mark.parametrize(
     "body", [b"", b"\xff", b"{", b"[" * 100_000, b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b"9" * 10_000]
 )
-def test_bytes_that_are_no_json_are_told_with_the_call(body: bytes, server: StrangeServer) -> None:
+def test_invalid_json_is_reported_with_the_call(body: bytes, server: StrangeServer) -> None:
     for kind, documents in DOCUMENTS.items():
         server.documents = dict.fromkeys(documents, body)
         ask_everything(kind, server)
@@ -244,7 +244,7 @@ Change = Callable[[dict[str, Any]], object]
     ],
     ids=range(6),
 )
-def test_the_sentence_names_server_call_part_and_what_belongs_there(
+def test_the_message_names_server_call_part_and_expectation(
     path: str, change: Change, says: str, server: StrangeServer
 ) -> None:
     documents = json.loads(json.dumps(TRITON))
@@ -257,7 +257,7 @@ def test_the_sentence_names_server_call_part_and_what_belongs_there(
         assert server.server.address in caught.value.remedy
 
 
-def test_an_answer_without_end_is_given_up(server: StrangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_answer_is_abandoned(server: StrangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inferometer.services.http_control.LARGEST_BODY", 1000)
     server.documents = {"/v2": b'{"name": "' + b"x" * 2000 + b'"}'}
     with pytest.raises(PeerError, match="exceeds 1000 bytes"):

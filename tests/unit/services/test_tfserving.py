@@ -1,4 +1,4 @@
-"""TensorFlow Serving: what signatures mean, what is sent, what replies hold."""
+"""TensorFlow Serving: signatures, requests and replies."""
 
 import json
 import pickle
@@ -38,7 +38,7 @@ def test_without_a_batch_size_the_shape_is_the_signatures() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 8])
-def test_with_a_batch_size_the_first_dimension_is_that_of_the_batch(size: int) -> None:
+def test_with_a_batch_size_the_first_dimension_is_the_batch(size: int) -> None:
     model = model_of(signatures(a=info("DT_STRING", -1)), "m", "", Options(batch=size))
     assert model.inputs == (TensorSpec("a", "BYTES", ()),)
     assert model.outputs == (TensorSpec("y", "FP32", (2,)),)
@@ -63,13 +63,13 @@ def test_with_a_batch_size_the_first_dimension_is_that_of_the_batch(size: int) -
         ),
     ],
 )
-def test_signatures_that_cannot_be_asked(found, options: Options, sentence: str) -> None:
+def test_unsupported_signatures(found, options: Options, sentence: str) -> None:
     with pytest.raises((UsageError, PeerError), match=r".*") as caught:
         model_of(found, "m", "", options)
     assert sentence in str(caught.value)
 
 
-def test_a_datatype_that_is_not_ours_keeps_its_name() -> None:
+def test_an_unknown_datatype_keeps_its_name() -> None:
     model = model_of(signatures(a=info("DT_COMPLEX64", 1)), "m", "", Options())
     assert model.inputs[0].datatype == "DT_COMPLEX64"
 
@@ -162,7 +162,7 @@ def test_outputs_in_any_form(fields: dict[str, object], wanted: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff", reply(shape=(1,), dtype="DT_VARIANT")])
-def test_nonsense_is_the_servers_fault(data: bytes) -> None:
+def test_malformed_replies_are_peer_errors(data: bytes) -> None:
     with pytest.raises(PeerError, match="not a PredictResponse"):
         predicted(data)
 
@@ -217,6 +217,6 @@ def test_outputs_of_a_rest_reply(outputs, document: object, wanted: dict[str, by
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"outputs": ["a"]}'])
-def test_a_rest_reply_that_cannot_be_read(body: bytes) -> None:
+def test_a_malformed_rest_reply(body: bytes) -> None:
     with pytest.raises(PeerError, match="cannot read"):
         Columns((("y", "INT8"),))(body)

@@ -1,4 +1,4 @@
-"""Our messages of TensorFlow Serving are the official ones, as another project carries them."""
+"""The messages of TensorFlow Serving match the official ones, as included in another project."""
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
@@ -28,7 +28,7 @@ OFFICIAL = {
 
 
 def wire_form(field: FieldDescriptor) -> tuple[object, ...]:
-    """All of a field that shows on the wire."""
+    """Return the properties of a field that affect the wire format."""
     kind = field.message_type
     is_map = kind is not None and kind.GetOptions().map_entry
     inner = tuple(map(wire_form, kind.fields)) if is_map else kind and kind.full_name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""TorchServe: forms and bodies, as they go out."""
+"""TorchServe: forms and bodies on the wire."""
 
 import dataclasses
 import email
@@ -21,7 +21,7 @@ BYTES = bytes(range(256)) * 2
 def rendered(
     step: list[Tensor], *, options: Options | None = None, version: str = "", headers: tuple = ()
 ) -> tuple[str, email.message.EmailMessage, bytes]:
-    """The request line, the message as a mail library reads it, and the bare body."""
+    """Return the request line, the message parsed by a mail library, and the bare body."""
     connection = Connection(NOWHERE.endpoint, headers)
     service = TorchServe(connection, Options() if options is None else options)
     (request,) = service.traffic(ModelSpec("res net", version, (), ()), [step]).requests
@@ -34,7 +34,7 @@ def one(name: str, value: bytes) -> list[Tensor]:
     return [Tensor(name, "BYTES", (1,), encode("BYTES", [value]))]
 
 
-def test_the_file_is_the_one_part_of_a_form(tmp_path: Path) -> None:
+def test_the_file_is_the_only_part_of_a_form(tmp_path: Path) -> None:
     path = tmp_path / "kitten_small.jpg"
     path.write_bytes(BYTES)
     line, message, body = rendered(one("TORCHSERVE_INPUT", str(path).encode()))
@@ -49,7 +49,7 @@ def test_the_file_is_the_one_part_of_a_form(tmp_path: Path) -> None:
     assert body.endswith(b"\r\n\r\n" + BYTES + b"\r\n--" + boundary + b"--\r\n")
 
 
-def test_data_may_be_given_itself() -> None:
+def test_data_may_be_given_directly() -> None:
     _, message, body = rendered(one("data", b"a\r\n--b"))
     (part,) = message.iter_parts()
     assert part.get_content_type() == "application/octet-stream"
@@ -61,7 +61,7 @@ def test_a_version_is_the_end_of_the_path() -> None:
     assert line == "POST /base/predictions/res%20net/1.0 HTTP/1.1"
 
 
-def test_a_name_of_a_file_cannot_end_its_header(tmp_path: Path) -> None:
+def test_a_file_name_cannot_end_its_header(tmp_path: Path) -> None:
     path = tmp_path / 'a"b\r\nc'
     path.write_bytes(b"x")
     _, _, body = rendered(one("TORCHSERVE_INPUT", str(path).encode()))
@@ -76,7 +76,7 @@ def test_a_name_of_a_file_cannot_end_its_header(tmp_path: Path) -> None:
         ("plain", "application/octet-stream"),
     ],
 )
-def test_a_body_of_the_users_own_is_sent_as_it_is(body: str, kind: str) -> None:
+def test_a_given_body_is_sent_unchanged(body: str, kind: str) -> None:
     _, message, found = rendered([], options=Options(bodies=(body,)))
     assert message["Content-Type"] == kind
     assert found == body.encode()
@@ -99,7 +99,7 @@ def test_the_users_content_type_is_kept() -> None:
         ([], "neither 'TORCHSERVE_INPUT' nor 'data'"),
     ],
 )
-def test_what_cannot_be_sent(step: list[Tensor], sentence: str) -> None:
+def test_data_that_cannot_be_sent(step: list[Tensor], sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
         rendered(step)
     assert sentence in str(caught.value)

@@ -1,4 +1,4 @@
-"""Trace settings: changed, and put back on every way out."""
+"""Trace settings: changed, and restored on every exit."""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +22,7 @@ WANTED = {"trace_level": ("TIMESTAMPS",), "trace_rate": ("10",)}
 
 @dataclass
 class Server:
-    """Settings as a server holds them; `faults` are raised by the changes, one after another."""
+    """Server with settings; changes raise `faults`, one after another."""
 
     now: dict = field(default_factory=lambda: dict(USUAL))
     faults: list = field(default_factory=list)
@@ -39,7 +39,7 @@ class Server:
 
 
 class Unheard(Server):
-    """The answer to the first change is lost on the way."""
+    """Server whose answer to the first change is lost."""
 
     def change_trace_settings(self, settings):
         super().change_trace_settings(settings)
@@ -52,7 +52,7 @@ class Untraced(Server):
         raise MissingError("no such path")
 
 
-def test_only_what_was_given_is_sent_as_strings() -> None:
+def test_only_given_settings_are_sent_as_strings() -> None:
     asked = Options(trace_level="TENSORS", trace_rate="10", trace_count=-1, log_frequency=0)
     assert asked_settings(asked) == {
         "trace_level": ("TENSORS",),
@@ -64,7 +64,7 @@ def test_only_what_was_given_is_sent_as_strings() -> None:
     assert asked_settings(Options()) == {}
 
 
-def test_settings_hold_inside_and_not_after() -> None:
+def test_settings_apply_inside_and_not_after() -> None:
     server = Server()
     with traced(server, WANTED):
         assert server.now == USUAL | WANTED
@@ -73,28 +73,28 @@ def test_settings_hold_inside_and_not_after() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, PeerError("gone")])
-def test_settings_are_put_back_after(error) -> None:
+def test_settings_are_restored_after(error) -> None:
     server = Server()
     with pytest.raises(error if isinstance(error, type) else type(error)), traced(server, WANTED):
         raise error
     assert server.now == USUAL
 
 
-def test_a_change_that_arrived_without_an_answer_is_put_back_too() -> None:
+def test_a_change_without_an_answer_is_restored_too() -> None:
     server = Unheard()
     with pytest.raises(PeerError, match="timed out"), traced(server, WANTED):
         raise AssertionError("never reached")
     assert server.now == USUAL
 
 
-def test_what_cannot_be_put_back_at_first_is_tried_again() -> None:
+def test_failed_restorations_are_retried() -> None:
     server = Server(faults=[None, PeerError("busy"), PeerError("busy")])
     with traced(server, WANTED):
         pass
     assert server.now == USUAL
 
 
-def test_what_cannot_be_put_back_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_restoration_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(undo, "OWNER_TIMEOUT_S", 0)
     monkeypatch.setattr(undo, "TRACE_TIMEOUT_S", 0)
     server = Server(faults=[None, PeerError("busy")])
@@ -116,7 +116,7 @@ REFUSALS = (
 @pytest.mark.parametrize(
     ("before", "remedy"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
 )
-def test_a_refusal_says_what_and_what_to_do(before, remedy: str) -> None:
+def test_a_refusal_names_the_setting_and_the_remedy(before, remedy: str) -> None:
     server = Server(dict(before), faults=[PeerError("not with me")])
     with pytest.raises(PeerError) as caught, traced(server, WANTED):
         raise AssertionError("never reached")

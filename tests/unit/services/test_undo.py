@@ -1,4 +1,4 @@
-"""Changes to a server are undone: at once, by trying again, or by the guard."""
+"""Changes to a server are undone: at once, after retries, or by the guard."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from inferometer.services.undo import Guard, Undo, guarded
 
 
 class Server:
-    """Raises these errors, one for each call, and then agrees."""
+    """Server that raises these errors, one per call, and then accepts."""
 
     def __init__(self, *errors: Exception) -> None:
         self._errors: Iterator[Exception] = iter(errors)
@@ -41,7 +41,7 @@ ROWS = (
 
 
 @pytest.mark.parametrize(("errors", "calls"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_a_call_is_repeated_until_the_server_agrees_or_is_gone(errors, calls: int):
+def test_a_call_is_repeated_until_the_server_accepts_or_is_gone(errors, calls: int):
     server = Server(*errors)
     assert Undo(server.call, 60).is_done(60)
     assert server.calls == calls
@@ -53,12 +53,12 @@ def test_a_server_that_refuses_until_the_end_is_not_done():
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:
-    """What is written here is waited for by whoever reads it."""
+    """Return a FIFO; its reader waits for data."""
     os.mkfifo(tmp_path / "pipe")
     return tmp_path / "pipe"
 
 
-def test_the_guard_undoes_what_it_was_told_when_it_is_needed(pipe: Path):
+def test_the_guard_undoes_the_changes_when_needed(pipe: Path):
     guard = Guard()
     undo: Any = partial(Path.write_text, pipe, "undone")
     guard.add(Undo(undo, 0))
@@ -66,7 +66,7 @@ def test_the_guard_undoes_what_it_was_told_when_it_is_needed(pipe: Path):
     assert pipe.read_text() == "undone"
 
 
-def test_what_was_undone_here_is_not_undone_by_the_guard(tmp_path: Path):
+def test_undone_changes_are_not_undone_by_the_guard(tmp_path: Path):
     trace = tmp_path / "trace"
     with guarded(Undo(partial(trace.touch, exist_ok=False), 0)) as undo:
         assert not trace.exists()
@@ -81,7 +81,7 @@ def test_without_a_change_the_guard_is_ended(tmp_path: Path):
     assert not trace.exists()
 
 
-def test_a_server_that_goes_on_refusing_connections_is_gone():
+def test_a_server_that_keeps_refusing_connections_is_gone():
     server = Server(*(caused_by(ConnectionRefusedError()) for _ in range(1000)))
     assert Undo(server.call, 60).is_done(60)
     assert 1 < server.calls < 1000

@@ -1,4 +1,4 @@
-"""How far a float may be from what was expected."""
+"""Tolerance of floats around the expected value."""
 
 from math import inf, nan
 
@@ -20,11 +20,11 @@ def tensor(*values: float) -> Tensor:
         (1.0, 1.5, 0.25, 0.0, False),
         (8.0, 9.0, 0.0, 0.125, True),
         (8.0, 9.5, 0.0, 0.125, False),
-        (-8.0, -9.0, 0.0, 0.125, True),  # the share is of the size
+        (-8.0, -9.0, 0.0, 0.125, True),  # relative to the absolute value
         (nan, nan, 0.0, 0.0, True),
         (nan, 1.0, 9.0, 9.0, False),
         (inf, inf, 0.0, 0.5, True),
-        (inf, 3.0, 0.0, 0.5, False),  # half of infinity is no tolerance
+        (inf, 3.0, 0.0, 0.5, False),  # half of infinity is not a tolerance
         (inf, -inf, 0.0, 0.5, False),
         (3.0, inf, 1.0, 0.5, False),
     ],

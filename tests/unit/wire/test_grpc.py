@@ -90,7 +90,7 @@ def test_headers_of_a_call() -> None:
     }
 
 
-def test_headers_with_everything() -> None:
+def test_headers_with_all_options() -> None:
     raw = encode_headers(
         path=PATH,
         authority="host:1",
@@ -181,7 +181,7 @@ def test_usual_replies_one_after_another() -> None:
     ]
 
 
-def test_messages_and_frames_need_not_begin_together() -> None:
+def test_messages_and_frames_need_not_be_aligned() -> None:
     bodies = [b"one", b"", b"three" * 10, b"", b"5"]
     stream = b"".join(map(message, bodies))
     for size in range(1, len(stream) + 1):
@@ -190,7 +190,7 @@ def test_messages_and_frames_need_not_begin_together() -> None:
         assert seen == [*((0, None, body) for body in bodies), (0, Ending(0, ""), None)]
 
 
-def test_message_is_told_by_the_call_that_completes_it() -> None:
+def test_message_is_reported_by_the_call_that_completes_it() -> None:
     raw = data(message(b"abcdef"))
     connection = connect()
     receive(connection, block(PLAIN))
@@ -199,7 +199,7 @@ def test_message_is_told_by_the_call_that_completes_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_compressed_message_is_unpacked_if_wanted(name: str, pack) -> None:
+def test_compressed_message_is_unpacked_on_request(name: str, pack) -> None:
     raw = (
         block([*PLAIN, ("grpc-encoding", name)])
         + data(message(pack(b"answer" * 9), 1) + message(b"x"))
@@ -274,7 +274,7 @@ def test_reply_of_trailers_only() -> None:
         (200, 2),
     ],
 )
-def test_reply_that_is_not_grpc_is_told_by_its_http_status(http_status: int, code: int) -> None:
+def test_reply_that_is_not_grpc_is_judged_by_its_http_status(http_status: int, code: int) -> None:
     head = block([(":status", str(http_status)), ("content-type", "text/html")])
     ending = ending_of(head, data(b"<h1>" + b"x" * 5000), data(b"", ends=True))
     assert (ending.code, ending.cause) == (code, grpc.HTTP)
@@ -283,7 +283,7 @@ def test_reply_that_is_not_grpc_is_told_by_its_http_status(http_status: int, cod
     assert ending_of(block([(":status", str(http_status))], ends=True)).code == code
 
 
-def test_grpc_status_counts_more_than_the_http_status() -> None:
+def test_grpc_status_takes_precedence_over_the_http_status() -> None:
     assert ending_of(block([(":status", "503"), ("grpc-status", "8")], ends=True)) == Ending(8, "")
 
 
@@ -337,7 +337,7 @@ def test_every_call_ends_when_the_connection_does() -> None:
     ] * 2
 
 
-def test_refused_call_may_be_made_again() -> None:
+def test_refused_call_may_be_retried() -> None:
     (row,) = receive(connect(), frames.goaway(0, 0))
     assert row[1] is not None
     assert row[1].is_retriable

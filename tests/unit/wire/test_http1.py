@@ -1,4 +1,4 @@
-"""The HTTP/1.1 codec: replies in any split, what is lenient, what is illegal, and requests."""
+"""The HTTP/1.1 codec: replies in any split, leniencies, invalid replies, and requests."""
 
 import pytest
 
@@ -52,7 +52,7 @@ STREAMS = {
 
 
 def decode(*pieces: bytes, keep: bool = True) -> list[Reply]:
-    """All replies of a stream that arrives in these pieces and then ends."""
+    """Return all replies of a stream that arrives in these pieces and then ends."""
     decoder = ReplyDecoder(keep=keep)
     replies: list[Reply] = []
     for piece in pieces:
@@ -125,7 +125,7 @@ def test_interim_replies_are_skipped_and_counted():
     assert (reply[0], reply[3], reply[4]) == (200, b"hello world", len(CONTINUED))
 
 
-def test_interim_replies_without_end_are_refused():
+def test_endless_interim_replies_are_refused():
     interim = b"HTTP/1.1 102 Processing\r\n\r\n"
     (reply,) = decode(interim * INTERIM_LIMIT + SIZED)
     assert reply[0] == 200
@@ -133,7 +133,7 @@ def test_interim_replies_without_end_are_refused():
         decode(interim * (INTERIM_LIMIT + 1))
 
 
-def test_interim_replies_are_counted_for_each_reply():
+def test_interim_replies_are_counted_per_reply():
     interim = b"HTTP/1.1 102 Processing\r\n\r\n"
     assert len(decode((interim * INTERIM_LIMIT + SIZED) * 3)) == 3
 
@@ -243,7 +243,7 @@ def test_the_usual_reply_within_another_is_part_of_that(before: bytes, after: by
     assert decoder.received == len(before + SIZED + after)
 
 
-def test_the_line_of_a_chunk_may_come_in_two_parts_far_behind_the_first():
+def test_a_later_chunk_line_may_arrive_in_two_parts():
     chunk = b"1388\r\n" + 5000 * b"x" + b"\r\n"
     decoder = ReplyDecoder()
     begun, rest = chunked(chunk + chunk[:1]), chunk[1:] + b"0\r\n\r\n"
@@ -258,7 +258,7 @@ def test_the_line_of_a_chunk_may_come_in_two_parts_far_behind_the_first():
         (b"5\r\nworld\r\n", 3),  # known by its length
         (b"4\r\nhello\r\n", 0),
         (b"5;a=b\r\nhello\r\n", 7),
-        (b"05\r\nhell\r\n", 0),  # as long as one that is known
+        (b"05\r\nhell\r\n", 0),  # as long as a known one
         (b"A\r\nhello you!\r\n", 3),
         (b"5\r\nhello\r\n1\r\n!\r\n", 0),
         (b"5\r\nhel", 0),
@@ -267,12 +267,12 @@ def test_the_line_of_a_chunk_may_come_in_two_parts_far_behind_the_first():
         (b"", 0),
     ],
 )
-def test_a_whole_chunk_is_seen_where_it_lies(piece: bytes, begin: int):
+def test_a_whole_chunk_is_recognised_in_place(piece: bytes, begin: int):
     decoder = ReplyDecoder(keep=True)
     feed(decoder, chunked(b""), 1000)
     assert decoder.whole_chunk(bytearray(piece + b"behind it\r\n"), len(piece)) == begin
     decoder.receive(piece[:1], min(1, len(piece)))
-    assert decoder.whole_chunk(b"5\r\nhello\r\n", 10) == (0 if piece else 3)  # something is half read
+    assert decoder.whole_chunk(b"5\r\nhello\r\n", 10) == (0 if piece else 3)  # partial data is pending
 
 
 @pytest.mark.parametrize(
@@ -290,14 +290,14 @@ def test_a_whole_chunk_is_seen_where_it_lies(piece: bytes, begin: int):
         (b"", None),
     ],
 )
-def test_one_of_several_chunks_is_seen_where_it_lies(piece: bytes, found: tuple[int, int] | None):
+def test_one_of_several_chunks_is_recognised_in_place(piece: bytes, found: tuple[int, int] | None):
     decoder = ReplyDecoder(keep=True)
     feed(decoder, chunked(b""), 1000)
     before = b"1\r\n?\r\n"
     at = decoder.chunk_at(bytearray(before + piece + b"\nbehind it\r\n"), len(before), len(before + piece))
     assert at == (found and tuple(len(before) + place for place in found))
     decoder.receive(b"5", 1)
-    assert decoder.chunk_at(bytearray(b"5\r\nhello\r\n"), 0, 10) is None  # something is half read
+    assert decoder.chunk_at(bytearray(b"5\r\nhello\r\n"), 0, 10) is None  # partial data is pending
 
 
 def test_two_lengths_are_refused_and_both_named():
@@ -306,7 +306,7 @@ def test_two_lengths_are_refused_and_both_named():
         ReplyDecoder().receive(raw, len(raw))
 
 
-def test_more_different_heads_than_are_remembered():
+def test_more_different_heads_than_are_cached():
     decoder = ReplyDecoder()
     for n in range(5000):
         raw = reply_with(f"X-Id: {n}", "Content-Length: 0")
@@ -314,10 +314,10 @@ def test_more_different_heads_than_are_remembered():
         assert taken(decoder)[2][0] == ("x-id", str(n))
 
 
-# Bytes behind a reply
+# Bytes after a reply
 
 
-def test_bytes_behind_a_reply_are_seen_before_and_after_next():
+def test_bytes_after_a_reply_are_seen_before_and_after_next():
     decoder = ReplyDecoder()
     assert decoder.receive(SIZED + b"HTTP", len(SIZED) + 4)
     assert decoder.received == len(SIZED)
@@ -328,7 +328,7 @@ def test_bytes_behind_a_reply_are_seen_before_and_after_next():
     assert not decoder.idle
 
 
-def test_no_bytes_behind_a_reply_is_idle():
+def test_no_bytes_after_a_reply_is_idle():
     decoder = ReplyDecoder()
     assert decoder.idle
     assert decoder.receive(SIZED, len(SIZED))
@@ -350,7 +350,7 @@ def test_finished_reply_stays_finished_until_next():
     assert decoder.idle
 
 
-# What is kept of a body
+# Kept bodies
 
 
 def test_good_bodies_are_counted_but_not_kept():
@@ -380,7 +380,7 @@ def test_kept_body_survives_next():
     assert not decoder.body
 
 
-def test_streamed_body_may_be_emptied_on_the_way():
+def test_streamed_body_may_be_emptied_while_reading():
     decoder = ReplyDecoder(keep=True)
     bodies = []
     for i in range(len(CHUNKS)):
@@ -442,7 +442,7 @@ def test_framing(length, reusable, raw):
     assert (head.length, head.reusable) == (length, reusable)
 
 
-# What is illegal
+# Invalid replies
 
 
 ILLEGAL = {
@@ -552,7 +552,7 @@ def test_close_before_any_byte_is_orderly():
     assert ReplyDecoder().eof() is False
 
 
-def test_close_behind_a_finished_reply_is_orderly():
+def test_close_after_a_finished_reply_is_orderly():
     decoder = ReplyDecoder()
     decoder.receive(SIZED, len(SIZED))
     assert decoder.eof() is False
@@ -589,7 +589,7 @@ def test_close_of_a_reply_until_close_at_every_position():
         (chunked(b"5\r\nhel"), "in a chunked body, before the last chunk, after 53 bytes of the reply"),
     ],
 )
-def test_close_says_how_far_the_reply_had_come(raw, message):
+def test_close_reports_how_much_of_the_reply_arrived(raw, message):
     decoder = ReplyDecoder()
     decoder.receive(raw, len(raw))
     with pytest.raises(PeerError) as error:
@@ -613,7 +613,7 @@ def test_empty_body_has_a_length():
     assert b"\r\nContent-Length: 0\r\n" in encode_request("POST", "/", [], 0)
 
 
-def test_bytes_of_the_command_line_go_out_as_they_came():
+def test_bytes_of_the_command_line_are_sent_unchanged():
     value = b"\xff\xfe".decode("utf-8", "surrogateescape")
     assert b"\r\nX: \xff\xfe\r\n" in encode_request("GET", "/", [("X", value)], None)
 

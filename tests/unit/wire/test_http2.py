@@ -1,4 +1,4 @@
-"""The HTTP/2 client, rule by rule; frames are made with hyperframe or, where it refuses, by hand."""
+"""The HTTP/2 client, rule by rule; frames are built with hyperframe or, if it refuses, by hand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ SHRUNK = b"\x20"
 
 @dataclass
 class Events:
-    """A reader that writes down what it is told; bodies that touch are one."""
+    """A reader that records events; adjacent parts of a body are joined."""
 
     seen: list[tuple[object, ...]] = field(default_factory=list)
     disliked: bytes | None = None
@@ -67,7 +67,7 @@ class Events:
 
 
 class Client:
-    """A connection and its events; as many streams as asked for are open, by the names a, b, c."""
+    """A connection and its events, with the requested number of open streams named a, b, c."""
 
     def __init__(
         self, streams: int = 1, *, window: int = http2.WINDOW, greeted: bool = True, **settings: int
@@ -92,7 +92,7 @@ class Client:
         return read_frames(self.sent(limit))
 
     def refuses(self, *parts: bytes | Frame, code: int, match: str) -> None:
-        """A connection error: named, told to the server, and the end of all streams."""
+        """Check for a connection error: named, sent to the server, and ending all streams."""
         open_streams = [stream.token for stream in self.connection.streams.values()]
         seen = self.receive(*parts)
         broken = self.connection.broken
@@ -108,7 +108,7 @@ class Client:
         assert self.receive(server_settings({})) == []
 
     def fails(self, *parts: bytes | Frame, code: int, match: str, stream_id: int = 1) -> None:
-        """A stream error: told to the server and to the reader; the connection goes on."""
+        """Check for a stream error: sent to the server and the reader; the connection continues."""
         *_, last = self.receive(*parts)
         assert last[:4] == ("failed", "a", http2.MALFORMED, code)
         assert match in str(last[4])
@@ -162,7 +162,7 @@ def test_greeting_is_preface_settings_and_window() -> None:
     assert update == (frames.WINDOW_UPDATE, 0, 0, (http2.WINDOW - 65535).to_bytes(4, "big"))
 
 
-def test_first_request_shrinks_our_table_and_later_ones_are_patched_pieces() -> None:
+def test_first_request_shrinks_the_table_and_later_ones_are_patched() -> None:
     connection = Http2Connection(Events())
     connection.take()
     request = render(BLOCK, b"hello")
@@ -256,7 +256,7 @@ OTHER_TRAILERS = encode_block([("result", "1")])
         (b"\x88", frames.frame(0, 0, 3, b"x"), TRAILERS),
     ],
 )
-def test_reply_that_is_nearly_usual_is_read_all_the_same(head: bytes, middle: bytes, trailers: bytes) -> None:
+def test_reply_that_is_almost_usual_is_still_read(head: bytes, middle: bytes, trailers: bytes) -> None:
     raw = frames.frame(1, 4, 3, head) + middle + frames.frame(1, 5, 3, trailers)
     seen = []
     for learns in (True, False):
@@ -282,7 +282,7 @@ def test_usual_reply_is_refused_when_its_stream_has_ended() -> None:
     client.refuses(reply, code=frames.STREAM_CLOSED, match="stream 3, which has ended")
 
 
-def test_memoryview_is_as_good_as_bytes() -> None:
+def test_memoryview_works_like_bytes() -> None:
     client = Client()
     raw = headers(HEAD).serialize() + data(b"x", "END_STREAM").serialize()
     client.connection.receive(memoryview(raw), len(raw))
@@ -299,7 +299,7 @@ def test_interim_heads_are_skipped() -> None:
     assert seen == [HEAD_SEEN, ("ended", "a", None)]
 
 
-def test_interim_heads_without_end_fail_the_stream() -> None:
+def test_endless_interim_heads_fail_the_stream() -> None:
     interim = headers(encode_block([(":status", "102")]))
     client = Client()
     assert client.receive(*[interim] * http2.INTERIM_LIMIT) == []
@@ -377,7 +377,7 @@ def test_malformed_reply_fails_its_stream(parts: list[bytes | Frame], code: int,
     Client().fails(*parts, code=code, match=match)
 
 
-def test_right_content_length_is_no_fault() -> None:
+def test_correct_content_length_is_accepted() -> None:
     head = encode_block([(":status", "200"), ("content-length", "3"), ("content-length", "3")])
     assert Client().receive(headers(head), data(b"abc", "END_STREAM"))[-1] == ("ended", "a", None)
 
@@ -449,7 +449,7 @@ def test_illegal_frame_ends_the_connection(parts: list[bytes | Frame], code: int
     Client().refuses(*parts, code=code, match=match)
 
 
-def test_a_peer_that_wants_answers_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_requests_endless_acknowledgements_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http2, "ANSWERS_LIMIT", 1000)
     parts = [PingFrame(0, bytes(8))] * 1001
     Client().refuses(*parts, code=frames.ENHANCE_YOUR_CALM, match="more acknowledgements")
@@ -460,7 +460,7 @@ def test_padding_may_fill_the_frame() -> None:
     assert Client().receive(headers(HEAD), padded) == [HEAD_SEEN, ("ended", "a", None)]
 
 
-def test_events_before_an_error_in_the_same_bytes_are_told() -> None:
+def test_events_before_an_error_in_the_same_bytes_are_reported() -> None:
     seen = Client(2).receive(headers(HEAD, "END_STREAM"), PushPromiseFrame(1, 2, HEAD))
     assert seen[:2] == [HEAD_SEEN, ("ended", "a", None)]
     assert seen[2][:3] == ("failed", "b", http2.BROKEN)
@@ -482,7 +482,7 @@ def test_blocks_before_the_acknowledgement_may_use_the_table() -> None:
     client.refuses(frames.frame(1, 5, 5, indexed), code=frames.COMPRESSION_ERROR, match="shrink")
 
 
-def test_table_that_was_shrunk_cannot_grow_again() -> None:
+def test_a_shrunk_table_cannot_grow_again() -> None:
     client = Client(2)
     client.receive(headers(HEAD, "END_STREAM"))
     client.refuses(
@@ -491,7 +491,7 @@ def test_table_that_was_shrunk_cannot_grow_again() -> None:
 
 
 def test_same_bytes_mean_the_same_only_without_a_table() -> None:
-    """Byte 0xbe is the newest entry of the table: what it means depends on what came before."""
+    """Byte 0xbe is the newest entry of the table: its meaning depends on earlier blocks."""
     for name in ("x", "y"):
         client = Client(2, greeted=False)
         client.receive(server_settings({}))
@@ -508,7 +508,7 @@ def test_table_shrunk_before_the_acknowledgement_is_frozen_by_it() -> None:
     client.refuses(frames.frame(1, 5, 5, b"\x88\xbe"), code=frames.COMPRESSION_ERROR, match="decode")
 
 
-def test_headers_that_are_too_many_fail_the_stream_once_no_state_can_be_lost() -> None:
+def test_too_many_headers_fail_the_stream_once_no_state_can_be_lost() -> None:
     many = b"\x88" + encode_block([("x", "")]) * 3000
     client = Client(2)
     client.receive(headers(HEAD, "END_STREAM", stream_id=3))
@@ -520,7 +520,7 @@ def test_headers_that_are_too_many_fail_the_stream_once_no_state_can_be_lost() -
 
 
 @pytest.mark.parametrize(("code", "cause"), [(2, http2.RESET), (7, http2.REFUSED), (0x99, http2.RESET)])
-def test_reset_is_told_with_its_code(code: int, cause: str) -> None:
+def test_reset_is_reported_with_its_code(code: int, cause: str) -> None:
     client = Client()
     (seen,) = client.receive(headers(HEAD), RstStreamFrame(1, code))[1:]
     assert seen[:4] == ("failed", "a", cause, code)
@@ -528,7 +528,7 @@ def test_reset_is_told_with_its_code(code: int, cause: str) -> None:
     assert client.receive(RstStreamFrame(1, code), WindowUpdateFrame(1, 5)) == []
 
 
-def test_cancelled_stream_is_deaf_but_counts_for_the_window() -> None:
+def test_cancelled_stream_is_ignored_but_counts_for_the_window() -> None:
     client = Client(2, window=100_000)
     stream = client.streams[0]
     client.connection.cancel(stream)
@@ -557,7 +557,7 @@ def test_stream_cancelled_in_the_middle_of_a_frame() -> None:
     assert client.receive(body[50:], headers(HEAD, "END_STREAM", stream_id=3))[-1] == ("ended", "b", None)
 
 
-def test_many_cancelled_streams_are_forgotten_but_forgiven() -> None:
+def test_frames_for_forgotten_cancelled_streams_are_tolerated() -> None:
     client = Client(0)
     for _ in range(3000):
         client.connection.cancel(client.connection.open("x", GET))
@@ -635,10 +635,10 @@ def test_stream_ids_end() -> None:
     assert client.receive(headers(HEAD, "END_STREAM", stream_id=2**31 - 1))[-1] == ("ended", "a", None)
 
 
-# --- our windows
+# --- the client's windows
 
 
-def test_windows_are_given_back_in_large_steps() -> None:
+def test_windows_are_returned_in_large_steps() -> None:
     client = Client(window=1_000_000)
     client.receive(headers(HEAD))
     sizes = []
@@ -682,7 +682,7 @@ def test_body_waits_for_the_connection_window() -> None:
     assert sizes(client.frames()) == [(1, 4455, 1)]
 
 
-def test_body_waits_for_the_stream_window_while_others_go_on() -> None:
+def test_body_waits_for_the_stream_window_while_others_continue() -> None:
     client = Client(0, INITIAL_WINDOW_SIZE=10)
     upload(client, 25)
     upload(client, 5, "b")
@@ -691,7 +691,7 @@ def test_body_waits_for_the_stream_window_while_others_go_on() -> None:
     assert sizes(client.frames()) == [(1, 15, 1)]
 
 
-def test_window_below_zero_must_be_filled_first() -> None:
+def test_negative_window_must_be_refilled_first() -> None:
     client = Client(0, INITIAL_WINDOW_SIZE=100)
     upload(client, 150)
     assert sizes(client.frames()) == [(1, 100, 0)]
@@ -716,7 +716,7 @@ def test_window_that_falls_while_the_stream_waits_its_turn() -> None:
     assert not client.connection.wants_to_send
 
 
-def test_new_initial_window_may_not_lift_a_stream_too_high() -> None:
+def test_new_initial_window_may_not_raise_a_stream_too_high() -> None:
     client = Client(1, INITIAL_WINDOW_SIZE=0)
     client.receive(WindowUpdateFrame(1, 2**31 - 1))
     client.refuses(
@@ -744,7 +744,7 @@ def test_streams_take_turns() -> None:
     assert {row[1] for row in rows} == {QUANTUM}
 
 
-def test_take_gives_about_as_much_as_asked_for() -> None:
+def test_take_returns_about_as_much_as_requested() -> None:
     client = Client(0, INITIAL_WINDOW_SIZE=10_000_000)
     client.receive(WindowUpdateFrame(0, 2**30))
     upload(client, 10_000_000)
@@ -761,7 +761,7 @@ def test_large_bodies_are_not_copied() -> None:
     assert sum(len(view) for view in views if view.obj is body) == 50_000
 
 
-def test_request_can_go_on() -> None:
+def test_request_can_be_continued() -> None:
     client = Client(1)
     stream = client.connection.open("b", render(BLOCK, b"one", ends=False))
     assert client.frames() == [(frames.HEADERS, 4, 3, BLOCK), (frames.DATA, 0, 3, b"one")]
@@ -775,7 +775,7 @@ def test_request_can_go_on() -> None:
     assert client.frames() == []
 
 
-def test_request_can_end_with_nothing_even_without_a_window() -> None:
+def test_request_can_end_empty_even_without_a_window() -> None:
     client = Client(1, INITIAL_WINDOW_SIZE=0)
     stream = client.connection.open("b", render(BLOCK, ends=False))
     client.connection.send(stream, ends=True)

@@ -27,7 +27,7 @@ MiB = 2**20
 
 @dataclass
 class Reply:
-    """What the client heard of one stream."""
+    """Events of one stream at the client."""
 
     head: Headers | None = None
     body: bytearray = field(default_factory=bytearray)
@@ -65,7 +65,7 @@ class Replies:
 
 
 class Pair:
-    """Our client and h2's server; bytes travel in random pieces."""
+    """The client and h2's server; bytes travel in random pieces."""
 
     def __init__(self, *, seed: int = 0, window: int = http2.WINDOW, **values: int) -> None:
         self.random = random.Random(seed)
@@ -81,12 +81,12 @@ class Pair:
         self.server.initiate_connection()
         self.received: dict[int, bytearray] = {}
         self.ended: set[int] = set()
-        self.log: list[tuple[int, int]] = []  # stream and size of each DATA frame, as the server saw them
+        self.log: list[tuple[int, int]] = []  # stream and size of each DATA frame received by the server
         self.greeting = self.server.data_to_send()
-        self.deliver(self.greeting)  # h2 insists on its windows before they can be known
+        self.deliver(self.greeting)  # h2 enforces its windows before the client can know them
 
     def travel(self) -> None:
-        """Until nothing moves any more."""
+        """Exchange bytes until neither side sends more."""
         while True:
             up = b"".join(self.client.take())
             down = self.server.data_to_send()
@@ -211,7 +211,7 @@ def test_concurrent_streams_stay_within_the_limit() -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the server does on one stream, step by step."""
+    """Actions of the server on one stream."""
 
     steps: tuple[tuple[object, ...], ...]
     size: int  # of the body
@@ -244,7 +244,7 @@ def send_body(pair: Pair, stream_id: int, size: int, padding: int | None) -> Non
     while True:
         room = pair.server.local_flow_control_window(stream_id) - overhead
         part = min(size, 16_384 - overhead, max(room, 0))
-        if part < min(size, 100) or room < 0:  # too little to go on with
+        if part < min(size, 100) or room < 0:  # too little to continue
             pair.travel()
             room_then = pair.server.local_flow_control_window(stream_id) - overhead
             assert room_then > room, "the window is never given back"

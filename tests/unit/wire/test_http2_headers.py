@@ -1,4 +1,4 @@
-"""Header blocks: ours as others read them, others' as we do."""
+"""Header blocks: encoded ones read by hpack, and hpack's blocks decoded."""
 
 import pytest
 from hpack import Decoder, Encoder, NeverIndexedHeaderTuple
@@ -12,7 +12,7 @@ from tests.support.samples import examples
 EXAMPLES = examples(60)
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
-# Bytes are drawn in one go, texts letter by letter.
+# Bytes are drawn at once, texts letter by letter.
 IN_NAMES = b"abcdefghijklmnopqrstuvwxyz0123456789-_."
 TO_NAMES = bytes(IN_NAMES[n % len(IN_NAMES)] for n in range(256))
 TO_VALUES = bytes(n if n >= 0x20 else 0x20 + n for n in range(256))
@@ -31,7 +31,7 @@ fields = st.lists(st.tuples(names, values), max_size=6)
 @given(
     fields, st.sampled_from([(":method", "POST"), (":scheme", "https"), (":path", "/a"), (":authority", "b")])
 )
-def test_our_blocks_are_read_by_hpack_and_leave_no_trace(given_fields, pseudo) -> None:
+def test_client_blocks_are_read_by_hpack_and_leave_no_state(given_fields, pseudo) -> None:
     decoder = Decoder()
     decoder.max_allowed_table_size = 0
     headers = [pseudo, *given_fields]
@@ -82,7 +82,7 @@ def decode_frozen(block: bytes) -> Headers:
 
 @fuzz
 @given(st.binary(max_size=60), st.binary(max_size=60), st.booleans())
-def test_nonsense_is_headers_or_a_fault(first: bytes, second: bytes, acknowledged: bool) -> None:
+def test_random_bytes_are_headers_or_a_fault(first: bytes, second: bytes, acknowledged: bool) -> None:
     reader = BlockReader()
     if acknowledged:
         reader.acknowledged()
@@ -102,7 +102,7 @@ def test_nonsense_is_headers_or_a_fault(first: bytes, second: bytes, acknowledge
 @pytest.mark.parametrize(
     "block", [b"\x3f" + b"\x80" * 5 + bytes(4), b"\x3f" + b"\xff" * 9, b"\x3f\x80", b"\xff"]
 )
-def test_a_fault_says_what_is_wrong_and_not_where_it_lay(block: bytes) -> None:
+def test_a_fault_states_the_problem_without_memory_addresses(block: bytes) -> None:
     with pytest.raises(Fault) as caught:
         BlockReader().decode(block)
     assert caught.value.message.startswith("cannot decode a header block: ")

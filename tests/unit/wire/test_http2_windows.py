@@ -1,4 +1,4 @@
-"""What the HTTP/2 client sends always keeps within the server's windows, however they move, and all of it arrives."""
+"""The HTTP/2 client always observes the server's windows, however they change, and all data arrives."""
 
 import random
 from collections.abc import Iterator
@@ -32,15 +32,15 @@ class Ignore:
 
 
 class Ledger:
-    """The windows as the client must know them, and what came."""
+    """The windows from the client's point of view, and the received data."""
 
     def __init__(self) -> None:
         self.client = Http2Connection(Ignore())
         self.initial = self.connection = 65_535
         self.frame_size = 16_384
-        self.announced: list[tuple[int, int]] = []  # settings that are not acknowledged
+        self.announced: list[tuple[int, int]] = []  # unacknowledged settings
         self.windows: dict[int, int] = {}
-        self.early: dict[int, int] = {}  # window updates for streams of which nothing has come yet
+        self.early: dict[int, int] = {}  # window updates for streams without received data
         self.received: dict[int, bytes] = {}
         self.ended: list[int] = []
 
@@ -49,7 +49,7 @@ class Ledger:
         self._tell(frames.settings({frames.INITIAL_WINDOW_SIZE: initial, frames.MAX_FRAME_SIZE: frame_size}))
 
     def _acknowledged(self) -> None:
-        """What the client sent before it acknowledged was still bound by the old settings."""
+        """Apply the settings; data sent before the acknowledgement was bound by the old ones."""
         initial, self.frame_size = self.announced.pop(0)
         change = initial - self.initial
         self.initial = initial
@@ -73,7 +73,7 @@ class Ledger:
         assert self.client.broken is None
 
     def read(self, limit: int) -> int:
-        """Take what the client sends, and check it; how much it was."""
+        """Read and check the client's data; return its size."""
         before = sum(map(len, self.received.values()))
         for kind, flags, stream_id, payload in read_frames(b"".join(self.client.take(limit))):
             if kind == frames.HEADERS:
@@ -130,7 +130,7 @@ def test_every_byte_arrives_within_the_windows(given_moves) -> None:
     ledger.read(2**30)
     assert not ledger.client.wants_to_send
     blocked = [window for stream_id, window in ledger.windows.items() if stream_id not in ledger.ended]
-    assert ledger.connection == 0 or all(window <= 0 for window in blocked)  # nothing waits without a reason
+    assert ledger.connection == 0 or all(window <= 0 for window in blocked)  # data waits only for a window
     ledger.set(2**30, 2**20)
     ledger.widen(0, 2**30)
     while ledger.read(2**20):

@@ -1,7 +1,7 @@
-"""Readers of the wire: linear in their input, however it is cut, and bounded in memory.
+"""Wire readers: linear in their input, however it is split, and bounded in memory.
 
-Time on a shared machine says little, so a reader gets n and 8n bytes, and the processor time may grow by three times as
-much as the input; that of a quadratic reader grows by far more. What a reader holds is measured by tracemalloc.
+Time on a shared machine says little, so a reader gets n and 8n bytes, and the CPU time may grow by three times as
+much as the input; that of a quadratic reader grows by far more. tracemalloc measures the memory of a reader.
 """
 
 import struct
@@ -33,7 +33,7 @@ from inferometer.wire.http1 import LENGTH_LIMIT, Head, ReplyDecoder
 from inferometer.wire.sse import EVENT_LIMIT, SseDecoder
 
 MANY = 8  # times the input
-LINEAR = 3 * MANY  # times the processor time, at the most
+LINEAR = 3 * MANY  # maximum growth of the CPU time
 ATTEMPTS = 5
 
 STREAM = Head(200, "OK", (("content-type", "text/event-stream"),), -1, True)
@@ -101,7 +101,7 @@ def keep_grpc(parts: list[bytes]) -> None:
 
 Read = Callable[[list[bytes]], object]
 READERS: list[tuple[str, Read, bytes, bytes, int, int]] = [
-    # what comes, who reads it, how it begins, what is repeated, how many bytes of that, in reads of this size
+    # name, reader, beginning, repeated part, bytes of it, size of a read
     ("blank lines", read_openai, b"", b"\n", 16_000, 1 << 20),
     ("blank lines, as CRLF", read_openai, b"", b"\r\n", 16_000, 1 << 20),
     ("blank lines after a response", read_openai, WORD, b"\n", 16_000, 1 << 20),
@@ -145,7 +145,7 @@ def cost_s(read: Read, parts: list[bytes]) -> float:
 )
 def test_a_reader_is_linear(read: Read, start: bytes, unit: bytes, size: int, cut: int) -> None:
     few, many = (pieces(start + unit * (count * size // len(unit)), cut) for count in (1, MANY))
-    read(few)  # what is learned once
+    read(few)  # warm the caches
     for _ in range(ATTEMPTS):
         once, often = min(cost_s(read, few) for _ in range(3)), cost_s(read, many)
         if often <= LINEAR * once:
@@ -222,7 +222,7 @@ def test_a_message_that_announces_too_much_is_refused_at_its_prefix(size: int) -
     ((_, ending, _),) = call(keep=True, largest=1000).receive(flood, len(flood))
     assert ending is not None
     assert "limit of 1000" in ending.text
-    assert not call(keep=False, largest=1000).receive(flood, len(flood))  # only counted: no memory is needed
+    assert not call(keep=False, largest=1000).receive(flood, len(flood))  # only counted: needs no memory
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_body_that_is_kept_is_refused_beyond_its_limit(reply: bytes, cut: int)
     read_http1(pieces(reply, cut), limit=1000)
 
 
-def test_a_body_of_the_limit_is_kept_whole() -> None:
+def test_a_body_at_its_limit_is_kept_completely() -> None:
     decoder = ReplyDecoder(keep=True, limit=1000)
     reply = CHUNKED + b"1\r\nx\r\n" * 1000 + b"0\r\n\r\n"
     assert decoder.receive(reply, len(reply))
@@ -257,7 +257,7 @@ def test_a_header_block_in_many_frames_is_refused_before_it_is_large() -> None:
     assert "64 frames" in str(connection.http2.broken) or "too long" in str(connection.http2.broken)
 
 
-def test_a_line_of_an_event_stream_is_held_once() -> None:
+def test_a_line_of_an_event_stream_is_buffered_once() -> None:
     def feed() -> None:
         with pytest.raises(PeerError, match="longer than"):
             read_sse([b"x" * 4096] * (EVENT_LIMIT // 4096 + 2))
@@ -275,14 +275,14 @@ def test_a_stream_of_more_responses_than_any_answer_has_is_refused(monkeypatch: 
         body.receive(WORD, 3)
 
 
-def test_events_that_are_kept_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_events_have_a_total_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_reply, "BODY_LIMIT", 10_000)
     with pytest.raises(PeerError, match="exceed 10000 bytes in total"):
         keep_openai([WORD] * 100)
     read_openai([WORD] * 100)
 
 
-def test_large_heads_are_not_remembered() -> None:
+def test_large_heads_are_not_cached() -> None:
     def feed() -> None:
         for number in range(300):
             head = b"HTTP/1.1 200 %d\r\nContent-Length: 0\r\nX: %s\r\n\r\n" % (

@@ -1,4 +1,4 @@
-"""Fields of the protobuf wire format, against messages that the official library writes."""
+"""Fields of the protobuf wire format, compared with the official library."""
 
 import contextlib
 
@@ -53,7 +53,7 @@ def test_what_is_written_is_read_back(rows: list[tuple[int, int, int | bytes]]) 
 
 
 @given(st.lists(values, min_size=1, max_size=3), st.data())
-def test_a_message_cut_short_gives_its_whole_fields_or_an_error(
+def test_a_truncated_message_gives_its_complete_fields_or_an_error(
     rows: list[tuple[int, int, int | bytes]], data: st.DataObject
 ) -> None:
     parts = [write(*row) for row in rows]
@@ -69,7 +69,7 @@ def test_a_message_cut_short_gives_its_whole_fields_or_an_error(
 
 @settings(max_examples=CASES)
 @given(st.binary(max_size=100))
-def test_anything_is_fields_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_fields_or_an_error(data: bytes) -> None:
     with contextlib.suppress(PeerError):
         assert sum(len(value) for _, value in read(data) if isinstance(value, bytes)) <= len(data)
 
@@ -89,7 +89,7 @@ def test_anything_is_fields_or_an_error(data: bytes) -> None:
         (b"\xff" * 11, "longer than ten bytes"),
     ],
 )
-def test_what_is_no_message_is_named(data: bytes, says: str) -> None:
+def test_an_invalid_message_is_named(data: bytes, says: str) -> None:
     with pytest.raises(PeerError, match=says):
         read(data)
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the standard's examples, any split of the stream, and streams of nonsense."""
+"""Server-sent events: the standard's examples, any split of the stream, and random streams."""
 
 from itertools import pairwise
 
@@ -63,7 +63,7 @@ def test_streams_split_anywhere_give_the_same_events(stream: bytes, events: list
         (b"", None),
     ],
 )
-def test_what_is_left_at_the_end_is_known(stream: bytes, rest: Event | None):
+def test_the_rest_at_the_end_is_available(stream: bytes, rest: Event | None):
     for size in (1, 2, 1000):
         decoder = SseDecoder()
         for at in range(0, len(stream), size):
@@ -71,8 +71,8 @@ def test_what_is_left_at_the_end_is_known(stream: bytes, rest: Event | None):
         assert decoder.rest() == rest
 
 
-def test_a_long_line_is_put_together_once(monkeypatch: pytest.MonkeyPatch):
-    """Joining it with every piece would cost the square of its length."""
+def test_a_long_line_is_joined_once(monkeypatch: pytest.MonkeyPatch):
+    """Joining it with every piece would take quadratic time."""
     joins = []
     plain = SseDecoder._joined
 
@@ -87,7 +87,7 @@ def test_a_long_line_is_put_together_once(monkeypatch: pytest.MonkeyPatch):
     assert sum(joins) < 1_100_000
 
 
-def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sse, "EVENT_LIMIT", 100)
     for piece in (b"data: ", b"data: 0123456789\n"):
         with pytest.raises(PeerError, match="longer than 100 bytes"):
@@ -109,7 +109,7 @@ def test_what_is_written_is_read_back(events: list[list[bytes]], end: bytes, cut
 
 @FUZZ
 @given(st.lists(st.binary(max_size=50), max_size=8))
-def test_nonsense_gives_events_and_nothing_else(pieces: list[bytes]):
+def test_random_bytes_give_only_events(pieces: list[bytes]):
     whole = decode(b"".join(pieces))
     assert decode(*pieces) == whole
     assert all(isinstance(event, Event) for event in whole)
