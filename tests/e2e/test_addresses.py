@@ -168,8 +168,8 @@ FAILED, USAGE, PEER = 1, 2, 3
 ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     # what is there, the address and options, exit code, what is said, what to type
     ("nobody", "{at} -m fake", PEER, "{at} cannot be reached", ""),
-    ("mute", "{at} -m fake", PEER, "{at} takes connections, and has not answered", ""),
-    ("mute", "{at} -m fake -i grpc", PEER, "{at} takes connections, and has not answered", ""),
+    ("mute", "{at} -m fake", PEER, "{at} accepts connections, but did not answer", ""),
+    ("mute", "{at} -m fake -i grpc", PEER, "{at} accepts connections, but did not answer", ""),
     ("closes", "{at} -m fake", PEER, "{at} closes every connection without an answer", ""),
     ("hangs up", "{at}", PEER, "{at} closes every connection without an answer", ""),
     ("resets", "{at} -m fake", PEER, "{at} closes every connection without an answer", ""),
@@ -184,7 +184,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("TLS", "-u {at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
     ("TLS, with an alert", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
     ("TLS behind a proxy", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
-    ("TLS", "https://{at} -m fake", PEER, "its certificate is not accepted", "--tls-ca"),
+    ("TLS", "https://{at} -m fake", PEER, "its certificate was rejected", "--tls-ca"),
     ("gRPC with TLS", "{at} -m fake", USAGE, "{at} is a gRPC port with TLS", "grpcs://{at} fake"),
     ("gRPC with TLS", "grpc://{at} -m fake", USAGE, "{at} is a gRPC port with TLS", "grpcs://{at} fake"),
     ("gRPC", "grpcs://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
@@ -192,7 +192,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("gRPC", "{at} -m fake -i http", USAGE, "{at} looks like Triton over gRPC, and HTTP", "{at} fake --grpc"),
     ("gRPC", "{at} -m fake --service-kind triton", USAGE, "{at} looks like Triton over gRPC", "{at} fake --grpc"),
     ("gRPC", "{at}/deep -m fake", USAGE, "has the path '/deep', and gRPC has none", ""),
-    ("gRPC of another kind", "{at} -m fake", USAGE, "{at} looks like a gRPC server of no kind", "{at} --grpc-method"),
+    ("gRPC of another kind", "{at} -m fake", USAGE, "{at} looks like a gRPC server of unknown", "{at} --grpc-method"),
     ("Triton", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton", "http://{at} fake"),
     ("Triton", "grpc://{at} -m fake", USAGE, "{at} looks like Triton over HTTP, and gRPC", "{at} fake"),
     ("Triton", "{at}/foo -m fake", USAGE, "is not measured at '/foo'", "{at} fake"),

@@ -178,7 +178,7 @@ def test_an_unknown_certificate_is_refused_with_the_reason(run: Callable, certif
             "perf_analyzer", "-m", "fake", "-u", f"https://{fake.server.address}", "--request-count", "10"
         )
     assert ended.code == 99
-    assert "certificate is not accepted (self-signed certificate)" in ended.stderr
+    assert "certificate was rejected (self-signed certificate)" in ended.stderr
     assert "--ssl-https" in ended.stderr  # what to do about it
     assert fake.inferences == []
 

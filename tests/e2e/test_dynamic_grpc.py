@@ -310,7 +310,7 @@ REFUSED = (
     (f"{SERVICE}/Greet", ("-b", "4"), "Batching is not supported"),
     (f"{SERVICE}/Greet", ("-i", "http"), "dynamic_grpc supports only grpc"),
     (f"{SERVICE}/Greet", ("--shape", "A:1"), "--shape has no meaning"),
-    (f"{SERVICE}/Greet", ("--proto-path", "."), "Give the file with --proto"),
+    (f"{SERVICE}/Greet", ("--proto-path", "."), "requires --proto"),
     (f"{SERVICE}/Greet", ("--service-kind", "triton", "-m", "m"), "are for --service-kind dynamic_grpc"),
 )
 
@@ -333,8 +333,8 @@ BAD_FILES: tuple[tuple[object, str], ...] = (
     ({"data": [{}], "validation_data": [{}]}, "'validation_data', which has no meaning"),
     ([], "no list of calls under 'data'"),
     ({"data": [{"message_generator": "exit 3"}]}, "ended with exit code 3"),
-    ({"data": [{"message_generator": "printf abc"}]}, "ends within a message"),
-    ({"data": [{"message_generator": "true"}]}, "wrote no message"),
+    ({"data": [{"message_generator": "printf abc"}]}, "ends in the middle of a message"),
+    ({"data": [{"message_generator": "true"}]}, "wrote no messages"),
     ({"data": [{"message_generator": 4}]}, "is not a command"),
     ({"data": [[{"name": "a"}, {"name": "b"}]]}, "has 2 messages, but the method Greet takes one"),
 )

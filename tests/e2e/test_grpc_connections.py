@@ -402,7 +402,7 @@ def test_metadata_is_on_every_call_and_its_values_nowhere_else(measure: Callable
     ("name", "says"),
     [
         ("X-Upper", "the metadata name 'X-Upper' has upper-case letters; write it in lower case"),
-        ("te", "gRPC's own"),
+        ("te", "set by gRPC itself"),
         ("x-blank", "printable ASCII"),
     ],
 )

@@ -346,4 +346,4 @@ def test_a_server_without_configurations_is_not_tried_in_a_dry_run(run: Callable
         ended = run("inferometer", "measure", fake.server.address, "fake", "--dry-run")
     assert ended.code == 0, ended.stderr
     assert not fake.inferences
-    assert "only an inference would tell" in ended.stderr
+    assert "unknown until the first inference" in ended.stderr

@@ -163,8 +163,8 @@ RESNET = {
         (
             {"/models/resnet50": [{**RESNET, "workers": [{"id": "9000", "status": "UNLOADING"}]}]},
             200,
-            "has 1 worker, 0 ready, batches of up to 4 within 50 ms; requests wait until one is, or until "
-            "--request-timeout.",
+            "has 1 worker, 0 ready, batches of up to 4 within 50 ms; requests wait until one is ready or "
+            "--request-timeout expires.",
         ),
         (
             {

@@ -219,7 +219,7 @@ def test_sharegpt_conversations_are_requests_with_their_history(
     count = Tokenizer.from_file(str(tokenizer)).encode("the first answer", add_special_tokens=False)
     assert server.payloads[0]["max_tokens"] == len(count.ids)
     assert "max_tokens" not in server.payloads[2]
-    assert "2 conversations are 3 requests, one for each turn of the user" in ended.stderr
+    assert "2 conversations are sent as 3 requests, one per user turn" in ended.stderr
     assert "1 conversations without a user turn were left out" in ended.stderr
 
 

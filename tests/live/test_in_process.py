@@ -160,7 +160,7 @@ def test_an_ensemble_shows_its_steps(tmp_path: Path) -> None:
         (("-m", "simple", "--model-repository", "/no/such/folder"), "/no/such/folder"),
         (("-m", "simple", "--triton-server-directory", "/tmp"), "'/tmp' has no lib/libtritonserver.so"),
         (("-m", "simple", "--workers", "2"), "One process holds the Triton"),
-        (("-m", "simple", "--shared-memory", "system"), "reads inputs where they are"),
+        (("-m", "simple", "--shared-memory", "system"), "reads inputs in place"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(words: tuple[str, ...], sentence: str) -> None:

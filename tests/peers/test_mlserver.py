@@ -22,7 +22,7 @@ def test_models_are_measured_from_their_metadata(protocol, model, batch, mlserve
     assert ended.measurement["server"] is None
     _, finding = ended.result["server"]["findings"]  # after what the address looks like
     assert finding.startswith("A plain KServe v2 server (mlserver ")
-    assert ("JSON is sent" in finding) == (protocol == "http")
+    assert ("sending JSON" in finding) == (protocol == "http")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

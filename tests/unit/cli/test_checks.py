@@ -137,7 +137,7 @@ def asked(**values: Any) -> Options:
         ({"service_kind": "openai", "batch": 2}, "Batching is not supported"),
         ({"service_kind": "openai", "shared_memory": "system"}, "--shared-memory has no meaning"),
         ({"service_kind": "tfserving", "streaming": True, "protocol": "grpc"}, "not support streaming"),
-        ({"service_kind": "torchserve"}, "no metadata to make data from"),
+        ({"service_kind": "torchserve"}, "no metadata to generate data from"),
         ({"service_kind": "torchserve", "bodies": ("a",), "protocol": "grpc"}, "gRPC is not supported"),
         (
             {"service_kind": "torchserve", "bodies": ("a",), "data": DataOptions(sources=("a.json",))},
@@ -159,7 +159,7 @@ def asked(**values: Any) -> Options:
         ({"percentile": 100}, "percentile must be 99 or less"),
         ({"protocol": "tcp"}, "the available options are 'http' or 'grpc'"),
         ({"trace_level": "all"}, "Unsupported type provided: 'all'"),
-        ({"shape_load": "ramp 1..9"}, "which is no ramp"),
+        ({"shape_load": "ramp 1..9"}, "which is not a ramp"),
         ({"data": DataOptions(sources=("zero", "a.json"))}, "zero flag cannot be set"),
         ({"data": DataOptions(string_length=0)}, "data.string_length must be 1 or more"),
     ],

@@ -284,7 +284,7 @@ REFUSED = [
     ("-m m --speed fast", "Failed to parse --speed. Invalid value provided: fast"),
     ("-m m --speed 2", "--speed is for a trace"),
     ("-m m --replay no.jsonl", "--replay. The path 'no.jsonl' is not an existing file"),
-    ("-m m --shape-load 'ramp 1..9'", "piece 1 of --shape-load is 'ramp 1..9', which is no ramp"),
+    ("-m m --shape-load 'ramp 1..9'", "piece 1 of --shape-load is 'ramp 1..9', which is not a ramp"),
     ("-m m --shape-load 'hold 1 for 5s' --request-rate-range 5", "more then one inference load mode"),
     ("-m m --shape-load 'hold 1 for 5s' --request-count 5", "request-count not supported with --shape-load"),
     (f"-m m --replay {sys.executable} --request-count 5", "request-count not supported with --replay"),

@@ -11,7 +11,7 @@ from inferometer.records.spool import Spool, SpoolHead
 
 def read_outputs(body, header_length):
     if body == b"garbage":
-        raise PeerError("the reply cannot be read")
+        raise PeerError("cannot read the reply")
     return {"OUT": body} if body else {}
 
 

@@ -311,10 +311,10 @@ REFUSED = [
         ["W: ", "'X-Key'", "lower case"],
     ),
     (
-        "a header that is gRPC's own",
+        "a header that gRPC sets itself",
         "perf_analyzer_flags: {http-header: ['te: x']}",
         [],
-        ["W: ", "'te'", "gRPC's own"],
+        ["W: ", "'te'", "set by gRPC itself"],
     ),
     (
         "data that is no JSON",
