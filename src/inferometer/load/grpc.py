@@ -74,7 +74,7 @@ class _Call:
 class SharedStream:
     """A bidirectional stream that carries the requests of several slots or of a sequence.
 
-    Its streams end when a channel closes.
+    It ends when its channel closes.
     """
 
     __slots__ = ("_counted", "_sent", "calls", "channel", "first_id", "number", "stream")

@@ -1,4 +1,4 @@
-"""Plans of when to send requests: pure numbers, no clock.
+"""Plans that determine when requests are sent: pure numbers, no clock.
 
 A closed plan keeps a number of requests outstanding. An open plan follows a schedule: request n is due at a time that
 does not depend on the server, so a slow server cannot slow down the load. A periodic plan
