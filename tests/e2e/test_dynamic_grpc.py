@@ -245,11 +245,13 @@ def test_a_call_sends_all_its_messages(
     assert greeter.calls == [(method, [{"name": "a"}, {"name": "b"}, {"name": "c"}])] * 12
 
 
-def test_without_data_an_empty_message_is_sent_and_said(run: Run, greeter: Greeter, tmp_path: Path) -> None:
+def test_without_data_an_empty_message_is_sent_and_reported(
+    run: Run, greeter: Greeter, tmp_path: Path
+) -> None:
     url = f"127.0.0.1:{greeter.port}"
     ended = run("inferometer", "measure", url, "--grpc-method", f"{SERVICE}/Greet", *COUNTED)
     assert ended.code == 0
-    assert "an empty greeting.Person is sent" in ended.stdout + ended.stderr
+    assert "sending an empty greeting.Person" in ended.stdout + ended.stderr
     assert greeter.calls[0] == ("Greet", [{}])
 
 
@@ -303,8 +305,8 @@ REFUSED = (
     (f"{SERVICE}/Nod", (), "service 'greeting.Greeter' has no method 'Nod'; it has Greet, GreetAll"),
     ("greeting.Waiter/Serve", (), "does not know 'greeting.Waiter'"),
     ("Greet", (), "'Greet' does not name a method"),
-    (f"{SERVICE}/Greet", ("--body", '{"nom": "a"}'), "is no greeting.Person"),
-    (f"{SERVICE}/Greet", ("--body", "{"), "is no greeting.Person"),
+    (f"{SERVICE}/Greet", ("--body", '{"nom": "a"}'), "is not a greeting.Person"),
+    (f"{SERVICE}/Greet", ("--body", "{"), "is not a greeting.Person"),
     (f"{SERVICE}/Greet", ("--body", '{"times": "many"}'), "its fields are name, times, scores"),
     (f"{SERVICE}/Greet", ("--streaming",), "does not stream"),
     (f"{SERVICE}/Greet", ("-b", "4"), "Batching is not supported"),
@@ -330,7 +332,7 @@ BAD_FILES: tuple[tuple[object, str], ...] = (
     ({"data": []}, "no list of calls under 'data'"),
     ({"data": [1]}, "neither a message nor a list of messages"),
     ({"data": [[]]}, "neither a message nor a list of messages"),
-    ({"data": [{}], "validation_data": [{}]}, "'validation_data', which has no meaning"),
+    ({"data": [{}], "validation_data": [{}]}, "'validation_data', which is not supported"),
     ([], "no list of calls under 'data'"),
     ({"data": [{"message_generator": "exit 3"}]}, "ended with exit code 3"),
     ({"data": [{"message_generator": "printf abc"}]}, "ends in the middle of a message"),

@@ -123,12 +123,12 @@ def test_a_version_is_passed_on(run: Callable) -> None:
 @pytest.mark.parametrize(
     ("parameter", "says"),
     [
-        ("p:yes:bool", "'yes', which is no bool"),
-        ("p:1.5:int", "'1.5', which is no int"),
-        ("p:--5:int", "'--5', which is no int"),
-        ("p:²:int", "'²', which is no int"),
-        ("p::int", "'', which is no int"),
-        ("p:9223372036854775808:int", "'9223372036854775808', which is no int"),
+        ("p:yes:bool", "'yes', which is not a valid bool"),
+        ("p:1.5:int", "'1.5', which is not a valid int"),
+        ("p:--5:int", "'--5', which is not a valid int"),
+        ("p:²:int", "'²', which is not a valid int"),
+        ("p::int", "'', which is not a valid int"),
+        ("p:9223372036854775808:int", "'9223372036854775808', which is not a valid int"),
         ("p:1:float", "does not match <name:value:type>"),
         ("p:1", "does not match <name:value:type>"),
         (":1:int", "does not match <name:value:type>"),

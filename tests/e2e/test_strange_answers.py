@@ -132,7 +132,7 @@ BROKEN_NAME = service_pb2.ModelMetadataResponse(name="fake", platform="\u00e9").
 @pytest.mark.parametrize(
     ("method", "message", "says"),
     [
-        ("ModelMetadata", BROKEN_NAME.replace(b"\xc3\xa9", b"\xff\xfe"), "is no ModelMetadataResponse"),
+        ("ModelMetadata", BROKEN_NAME.replace(b"\xc3\xa9", b"\xff\xfe"), "is not a ModelMetadataResponse"),
         (
             "ModelConfig",
             config(ensemble_scheduling={"step": [{"model_name": "fake"}]}),
