@@ -69,7 +69,7 @@ FAILURES: tuple[tuple[str, Act, str, str], ...] = (
 UNARY: tuple[tuple[str, Act, str, str], ...] = (
     *FAILURES,
     ("a reply without a status", without_status, "malformed", "without a grpc-status"),
-    ("a message that stops in the middle", half_a_message, "malformed", "ended within a message"),
+    ("a message that stops in the middle", half_a_message, "malformed", "ended in the middle of a message"),
     ("a good status without a message", answer(), "malformed", "0 messages"),
     ("two messages", answer(b"", b""), "malformed", "2 messages"),
     ("a message without an end", say(b""), "timeout", ""),

@@ -143,7 +143,7 @@ FAILURES = [
     ("an error of responses", stream(response_event("error", code="x", message="gone")), REFUSED, "gone"),
     ("a failed response", stream(response_event("response.failed")), REFUSED, "the response failed"),
     ("a cut stream", stream(ROLE, delta("a"), is_whole=False), "reset", "closed the connection in a chunked body"),
-    ("a cut stream without a length", stream_until_close(ROLE, delta("a")), "reset", "in the stream, after 1 resp"),
+    ("a cut stream without a length", stream_until_close(ROLE, delta("a")), "reset", "of the stream, after 1 resp"),
     ("a cut event without a length", stream_until_close(ROLE, delta("a")[:-9]), "reset", "middle of an event, after 0"),
     ("half an event", stream(ROLE, delta("a"), delta("b")[:-9]), "malformed", "middle of an event, after 1 responses"),
     ("half an event in a cut stream", stream(delta("a")[:9], is_whole=False), "reset", "closed the connection"),
