@@ -1,1 +1,1 @@
-"""Rank 0: errors, clock, units, notes. Imports nothing of ours."""
+"""Errors, clock, units, notes, and the reading and writing of files. Imports none of our packages."""

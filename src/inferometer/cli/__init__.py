@@ -1,1 +1,1 @@
-"""Rank 8: the command lines, one thin file per command."""
+"""The command line: one thin file per command."""

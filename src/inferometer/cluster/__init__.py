@@ -1,1 +1,1 @@
-"""Distributed load: clients on many machines, one controller, one result."""
+"""Load from many machines: clients on each of them, one controller, one result."""

@@ -1,1 +1,1 @@
-"""Rank 6: comparison of variants of a model: their speed and their outputs."""
+"""Variants of a model side by side: differences in speed and in outputs, interference, and gates."""

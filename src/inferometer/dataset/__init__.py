@@ -1,1 +1,1 @@
-"""Rank 2: data of the requests, generated or given by the user."""
+"""The data of the requests: generated values or the user's own."""

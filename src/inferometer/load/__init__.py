@@ -1,1 +1,1 @@
-"""Rank 3: plan (when), engine (the loop), links (sockets), workers (processes)."""
+"""The load generator: plan (when to send), engine (the event loop), links (sockets), workers (processes)."""

@@ -1,1 +1,1 @@
-"""Rank 5: one level, search over levels: the imperative shell around load and measure."""
+"""One level and the sweep over levels: the imperative shell around load and stats."""

@@ -1,1 +1,1 @@
-"""Rank 1: datatypes, tensors, and what a server says about a model."""
+"""Datatypes, tensors, and a server's description of a model."""

@@ -1,1 +1,1 @@
-"""Rank 3: what the server and the host say about themselves while load runs."""
+"""Metrics of the server and the host, collected while load runs."""

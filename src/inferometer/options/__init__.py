@@ -1,1 +1,1 @@
-"""The table of all options (name, default, spelling, help, values), its parsers, and effective settings."""
+"""Every option, defined once: name, default, spelling, help and values; parsing, and the options in effect."""

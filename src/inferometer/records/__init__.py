@@ -1,1 +1,1 @@
-"""Rank 1: what happened to each request, as columns; the only per-request type."""
+"""The outcome of each request, stored in columns; the only per-request type."""

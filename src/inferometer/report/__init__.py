@@ -1,1 +1,1 @@
-"""Reports: folds over a frozen result; the same result gives the same bytes."""
+"""Reports: pure functions of a frozen result; the same result gives the same bytes."""

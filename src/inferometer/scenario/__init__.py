@@ -1,1 +1,1 @@
-"""Rank 6: whole systems, several classes of traffic through several phases."""
+"""Scenarios: several classes of traffic through several phases."""

@@ -1,1 +1,1 @@
-"""Rank 6: tests the instrument on this machine against built-in servers with known behaviour."""
+"""Checks of the client on this machine, against built-in servers of known behavior."""

@@ -1,1 +1,1 @@
-"""An embedded Triton server to measure, and its example models."""
+"""The embedded Triton server and the example models it serves."""

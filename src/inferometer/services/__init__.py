@@ -1,1 +1,1 @@
-"""Rank 2: service kinds, with their requests, the meaning of replies, and control calls."""
+"""Service kinds: requests, the meaning of replies, and control calls."""

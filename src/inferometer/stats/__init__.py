@@ -1,1 +1,1 @@
-"""Rank 4: windows, quantiles, intervals, stability. Pure functions over records."""
+"""Windows, quantiles, intervals, stability: pure functions of records."""

@@ -1,1 +1,1 @@
-"""Runs that are kept: one folder each, and an index of them."""
+"""Stored runs: one folder each, and an index of them."""

@@ -1,1 +1,1 @@
-"""Runs in a browser: watch, start, keep and compare them."""
+"""The browser interface: watch, start, store and compare runs."""

@@ -1,1 +1,1 @@
-"""Rank 1: sans-IO codecs. Bytes in, events out; no socket, no clock."""
+"""Sans-IO codecs: bytes in, events out; no sockets, no clock."""
