@@ -118,7 +118,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def troubled(levels: int, processes: int | None = None) -> Iterator[str]:
     """The same with a server that compiles when it meets a shape, or stalls."""
-    yield "| trouble | in flight | mean error | interval | covers, or is called unsteady |\n|---|---|---|---|---|\n"
+    yield "| disturbance | in flight | mean error | interval | covers, or is called unsteady |\n|---|---|---|---|---|\n"
     kinds = (
         ("compiles 0.7 s for each new shape", Troubles(compile_s=0.7)),
         ("3 times slower for 10 s", Troubles(first_slower=3.0, slow_until_s=11.0)),

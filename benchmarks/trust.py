@@ -1,7 +1,7 @@
-"""`python -m benchmarks.trust`: servers whose figures are known, what we say of them, and docs/trust.md made of it.
+"""`python -m benchmarks.trust`: measure servers with known figures, and write docs/trust.md.
 
-Servers on a simulated clock have exact figures, and nothing else on the machine can disturb them. Servers on the real
-Triton are measured by the classic tool too; how exact they are depends on the machine.
+Servers on a simulated clock have exact figures that nothing on the machine can disturb. Servers on the real
+Triton are also measured by the classic tool; their accuracy depends on the machine.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from tests.support.simulation import FakeServer, Reply, Script, SimulatedLoad
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"
 MS = NS_PER_MS
 MEASURED_S = 60
-CLOSE = 0.001  # share by which a figure without an interval may be off, as windows cut requests
+CLOSE = 0.001  # relative error allowed for a figure without an interval, since windows cut requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,17 @@ class Row:
 
 
 LONG_ANSWERS = (
-    "Levels of 10 s on a simulated server with continuous batching: a step takes 20 ms, 0.2 ms for each running answer "
-    "and 0.1 ms for each token of a prompt (128) that begins in it; 32 answers run at once. Errors are of tokens/s, "
-    "against the same server after a very long time; those of times are medians over levels of 30 s, as times are "
-    "whole steps, so that a percentile is one of a few values."
+    "Levels of 10 s on a simulated server with continuous batching: a step takes 20 ms, plus 0.2 ms for each running "
+    "answer and 0.1 ms for each token of a prompt (128) that starts in it; 32 answers run at once. Errors are those of "
+    "tokens/s, relative to the same server after a very long time. Errors of times are medians over levels of 30 s, "
+    "because times are whole steps and a percentile takes one of a few values."
 )
-TROUBLED = "Lengths 32..96, levels of 10 s. The truth is that of the steady server."
+TROUBLED = "Lengths 32..96, levels of 10 s. The true value is that of the steady server."
 NEAR_CAPACITY = (
-    "How many levels of 10 s were called overloaded. The server answers one request after the other, 100/s at most. "
-    "With exponential service times 10 s are too short to tell 95 % from 105 % of the capacity."
+    "Number of levels of 10 s that were called overloaded. The server answers one request after the other, at most "
+    "100/s. With exponential service times, 10 s are too short to distinguish 95 % from 105 % of the capacity."
 )
-COVERAGE = "Searches with other random times each; 95 of 100 are meant to cover."
+COVERAGE = "Searches with different random times; 95 of 100 intervals should cover the limit."
 COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "perf_analyzer")
 
 
@@ -115,7 +115,7 @@ def latency(found: Measurement, name: str) -> Estimate:
 
 
 def stalls(number: int, sent_ns: int) -> Reply:
-    """The first 100 ms of every second nothing is answered."""
+    """Answer nothing in the first 100 ms of every second."""
     into_ns = sent_ns % NS_PER_S
     return Reply(MS + max(0, 100 * MS - into_ns))
 
@@ -129,7 +129,7 @@ def fails(number: int, sent_ns: int) -> Reply:
 
 
 def batches(size: int, batch_ns: int) -> Script:
-    """Requests that come together are answered together, `size` of them at a time."""
+    """Answer requests that arrive together in batches of `size`."""
     ends: list[int] = []
 
     def script(number: int, sent_ns: int) -> Reply:
@@ -159,8 +159,8 @@ def simulated_rows() -> Iterator[Row]:
         truth = -math.log(1 - p / 100) * 10
         yield Row("exponential 5 ms, 100/s at random", f"p{p}", truth, latency(found, f"p{p}"))
     found = figures(simulated(FakeServer(stalls), rate(200)))
-    yield Row("stands still 0.1 s of each, 200/s", "p95", 51, latency(found, "p95"))
-    yield Row("stands still 0.1 s of each, 200/s", "p99", 91, latency(found, "p99"))
+    yield Row("frozen for 0.1 s of every second, 200/s", "p95", 51, latency(found, "p95"))
+    yield Row("frozen for 0.1 s of every second, 200/s", "p99", 91, latency(found, "p99"))
     found = figures(simulated(FakeServer(fails), rate(200)))
     yield Row("every 20th refused", "errors", 5, Estimate(100 * found.failed_share), "%")
     found = figures(simulated(FakeServer(batches(4, 10 * MS)), in_flight(8)))
@@ -189,7 +189,7 @@ def find_rows() -> Iterator[Row]:
 
 
 def coverage(seeds: int, duration_s: float) -> Iterator[str]:
-    """How often the interval of a search covers the limit, how wide it is, and how often the estimate is too high."""
+    """Table of how often the interval of a search covers the limit, its width, and how often the estimate is too high."""
     yield "| server | SLO | limit | covered | median high/low | estimate more than 10 % too high |\n"
     yield "|---|---|---|---|---|---|\n"
     widths: list[float] = []
@@ -213,7 +213,7 @@ def _width(widths: Sequence[float]) -> str:
 
 # --- on the real Triton, by both tools
 
-STALLING = '''"""Answers after 1 ms, but stands still in the first 100 ms of every second."""
+STALLING = '''"""Answers after 1 ms, but is frozen in the first 100 ms of every second."""
 
 import time
 
@@ -235,7 +235,7 @@ STALLER = PlantedStep("staller")
 
 @dataclass(frozen=True, slots=True)
 class _Contest:
-    """A model of the real server, a load for both tools, and the figure that is known."""
+    """A model of the real server, a load for both tools, and the known figure."""
 
     model: str
     server: str
@@ -243,7 +243,7 @@ class _Contest:
     figure: str
     truth: float
     unit: str
-    theirs: str  # where the classic tool's report has it
+    theirs: str  # its name in the classic tool's report
 
 
 ONE, FOUR, PER_SECOND = (
@@ -255,12 +255,12 @@ CONTESTS = (
     _Contest("sleeper", "20 ms asleep, one in flight", ONE, "throughput", 50, "/s", "Throughput"),
     _Contest("sleeper", "20 ms asleep, 4 in flight", FOUR, "mean", 80, "ms", "Avg latency"),
     _Contest("pair", "20 ms on 2 instances, 4 in flight", FOUR, "throughput", 100, "/s", "Throughput"),
-    _Contest("staller", "stands still 0.1 s of each, 100/s", PER_SECOND, "p99", 91, "ms", "p99 latency"),
+    _Contest("staller", "frozen for 0.1 s of every second, 100/s", PER_SECOND, "p99", 91, "ms", "p99 latency"),
 )
 
 
 def real_rows() -> Iterator[Row]:
-    """The truth leaves out what the server itself needs for a request, a fraction of a millisecond."""
+    """Rows of the real server. The true values ignore its overhead per request, a fraction of a millisecond."""
     from inferometer.server.embedded import EmbeddedTriton
 
     real = real_perf_analyzer()
@@ -297,7 +297,7 @@ def _contested(contest: _Contest, address: str, said: str) -> Row:
 
 
 def stall_alarms(samples: int = 4000) -> Iterator[str]:
-    """How often slow requests at independent times are called periodic stalls, by their number."""
+    """Table of how often slow requests at independent times are called periodic stalls, by their number."""
     rng = np.random.default_rng(0)
     yield "| slow requests | called periodic |\n| --- | --- |\n"
     for count in (4, 5, 6, 7, 8, 10, 15, 30, 100, 400):
@@ -315,8 +315,8 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def page(machine: Machine, parts: Sequence[tuple[str, str, str]]) -> str:
-    text = "# What we say of servers whose figures are known\n\n"
-    text += f"Made by `make trust`. {machine.line}.\n"
+    text = "# Accuracy on servers with known figures\n\n"
+    text += f"Generated by `make trust`. {machine.line}.\n"
     for title, words, body in parts:
         text += f"\n## {title}\n\n{words}\n\n{body}"
     return text
@@ -324,38 +324,38 @@ def page(machine: Machine, parts: Sequence[tuple[str, str, str]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trust", description=__doc__)
-    parser.add_argument("--searches", type=int, default=100, help="of each server (default: %(default)s)")
-    parser.add_argument("--levels", type=int, default=60, help="of long answers (default: %(default)s)")
-    parser.add_argument("--without-triton", action="store_true", help="leave out what needs the real server")
+    parser.add_argument("--searches", type=int, default=100, help="searches per server (default: %(default)s)")
+    parser.add_argument("--levels", type=int, default=60, help="levels per row of long answers (default: %(default)s)")
+    parser.add_argument("--without-triton", action="store_true", help="leave out the rows of the real server")
     options = parser.parse_args()
     busy = [busy_cores()]
     parts = [
         (
             "On a simulated clock",
-            "The truth is exact: fixed times, or the theory of the queue M/M/1.",
+            "The true value is exact: fixed times, or the theory of the M/M/1 queue.",
             table(list(simulated_rows())),
         ),
         (
-            "The limit that `find` finds",
+            "Limits found by `find`",
             "One search of 60 s each; `ours` is the estimate.",
             table(list(find_rows())),
         ),
         (
-            "How often the interval of `find` covers, in 20 s",
+            "Coverage of the interval of `find` in 20 s",
             COVERAGE,
             "".join(coverage(options.searches, MEASURED_S / 3)),
         ),
         (
-            "How often the interval of `find` covers, in 60 s",
+            "Coverage of the interval of `find` in 60 s",
             COVERAGE,
             "".join(coverage(options.searches, MEASURED_S)),
         ),
         ("Long answers", LONG_ANSWERS, "".join(long_answers(options.levels))),
-        ("Long answers of a server that is not steady", TROUBLED, "".join(troubled(options.levels))),
+        ("Long answers of an unsteady server", TROUBLED, "".join(troubled(options.levels))),
         ("Rates near the capacity", NEAR_CAPACITY, "".join(overload(options.levels))),
         (
-            "Stalls that are none",
-            "4,000 samples each of slow requests at independent times; at most 1 % are meant to be called periodic.",
+            "False stalls",
+            "4,000 samples each of slow requests at independent times; at most 1 % should be called periodic.",
             "".join(stall_alarms()),
         ),
     ]
@@ -363,8 +363,8 @@ def main() -> None:
         parts.append(
             (
                 "On the real Triton",
-                "Models that sleep. The truth leaves out what the server needs for a request besides (a fraction of a "
-                "millisecond) and what else runs on the machine.",
+                "Models that sleep. The true value ignores the server's overhead per request (a fraction of a "
+                "millisecond) and other programs on the machine.",
                 table(list(real_rows())),
             )
         )
