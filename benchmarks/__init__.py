@@ -1,1 +1,1 @@
-"""The bars of this project, measured against the tools it wants to beat: `python -m benchmarks`."""
+"""Benchmarks against other tools, each with a target ("bar"): `python -m benchmarks`."""

@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _is_called(bar: str, name: str) -> bool:
-    """By its whole name, or by the beginning of it that a family shares."""
+    """Whether a bar has this name, or a name that starts with this prefix of a family."""
     return bar == name or bar.startswith(f"{name}-")
 
 
@@ -51,7 +51,7 @@ def _named(text: str) -> str:
 def _options() -> argparse.Namespace:
     names = [bar.name for bar in BARS]
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Our bars, against the tools we compare with."
+        prog="python -m benchmarks", description="Benchmarks against other tools, with their targets."
     )
     parser.add_argument("--rounds", type=_positive, default=3, metavar="N", help="rounds per bar (default 3)")
     parser.add_argument(
@@ -62,11 +62,11 @@ def _options() -> argparse.Namespace:
         action="append",
         type=_named,
         metavar="NAME",
-        help=f"one of {', '.join(names)}, or the beginning of several, such as streams-20; repeatable",
+        help=f"one of {', '.join(names)}, or a common prefix, such as streams-20; repeatable",
     )
-    parser.add_argument("--full", action="store_true", help="also what takes many minutes")
+    parser.add_argument("--full", action="store_true", help="include bars that take many minutes")
     parser.add_argument(
-        "--smoke", action="store_true", help="each bar once, ours only, as short as possible: does it run?"
+        "--smoke", action="store_true", help="run each bar once, without other tools and as short as possible"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Numbers out of numbers: marginal cost, medians, verdicts."""
+"""Marginal cost, medians and verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ HELD, MISSED, INFORMATION, NOT_MEASURED = "held", "MISSED", "-", "not measured"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a run of a tool cost, and how many requests the server saw of it."""
+    """CPU cost of a run of a tool, and the number of its requests that the server counted."""
 
     cpu_s: float
     requests: int
 
 
 def marginal_us(short: Usage, long: Usage) -> float:
-    """CPU microseconds for one more request: start-up and wind-down are in both runs and cancel out."""
+    """CPU microseconds per additional request: start-up and shutdown are in both runs and cancel out."""
     more = long.requests - short.requests
     if more <= 0:
         raise BenchError(
@@ -29,7 +29,7 @@ def marginal_us(short: Usage, long: Usage) -> float:
 
 
 def lag_us(sent_ns: Sequence[int], rate: float, p: float) -> float:
-    """Percentile of how far sends lie behind a constant rate whose start is not known: behind the most punctual one."""
+    """Percentile of the lag of sends behind a constant rate of unknown start, relative to the most punctual send."""
     gap_ns = 1e9 / rate
     behind = sorted(time - number * gap_ns for number, time in enumerate(sorted(sent_ns)))
     return (behind[min(len(behind) - 1, int(p / 100 * len(behind)))] - behind[0]) / 1e3
@@ -37,7 +37,7 @@ def lag_us(sent_ns: Sequence[int], rate: float, p: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of all rounds, and how far they lie apart."""
+    """The median of all rounds, and their range."""
 
     median: float
     low: float
@@ -49,7 +49,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:
-    """Ours over theirs, round by round: what disturbs the machine disturbs both."""
+    """Ratios of ours to theirs, round by round: disturbances of the machine affect both."""
     return [mine.value / other.value for mine, other in zip(ours, theirs, strict=True)]
 
 
@@ -61,11 +61,11 @@ def verdict(value: float, direction: Direction, target: float | None) -> str:
 
 
 def middle_info(samples: Sequence[Sample]) -> dict[str, float]:
-    """The median of each number that was noted beside the samples."""
+    """The median of each additional number of the samples."""
     names = dict.fromkeys(name for sample in samples for name in sample.info)
     return {name: median([sample.info[name] for sample in samples if name in sample.info]) for name in names}
 
 
 def starts_with_ours(round_number: int) -> bool:
-    """Who goes first changes every round, so that neither always finds the machine warm."""
+    """Whether ours runs first: the order alternates, so that neither tool always finds a warm machine."""
     return round_number % 2 == 0

@@ -1,4 +1,4 @@
-"""A bar: one number of ours, alone or over one of theirs, and where it must lie."""
+"""A bar: one figure of ours, alone or relative to another tool's, and its target."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -7,11 +7,11 @@ from enum import Enum
 
 
 class BenchError(Exception):
-    """A bar cannot be measured; the text says why and what to do."""
+    """A bar cannot be measured; the message says why and what to do."""
 
 
 class Direction(Enum):
-    """On which side of the target a bar is held."""
+    """The side of the target on which a bar is met."""
 
     AT_MOST = "<="
     AT_LEAST = ">="
@@ -19,7 +19,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one tool reached in one round; `info` is shown, never judged."""
+    """The figure of one tool in one round; `info` is shown but not judged."""
 
     value: float
     info: Mapping[str, float] = field(default_factory=dict)
@@ -30,7 +30,7 @@ Measure = Callable[[], Sample]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What a round consists of; without `theirs` our number is judged by itself."""
+    """The measurements of a round; without `theirs`, our figure is judged by itself."""
 
     ours: Measure
     theirs: Measure | None = None
@@ -43,10 +43,10 @@ class Setting:
     rounds: int = 3
     seconds: float = 2.0
     is_full: bool = False
-    is_smoke: bool = False  # ours only, once, with the shortest load that exercises the code
+    is_smoke: bool = False  # without other tools, once, with the shortest load that exercises the code
 
     def count(self, whole: int, *, smoke: int) -> int:
-        """A number of requests, clients or runs that time does not bound."""
+        """A number of requests, clients or runs that does not depend on time."""
         return smoke if self.is_smoke else whole
 
 
@@ -55,14 +55,14 @@ SMOKE = Setting(rounds=1, seconds=0.2, is_smoke=True)
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row of the report. `open` gets everything running that the rounds of the bar need."""
+    """One row of the report. `open` starts everything that the rounds of the bar need."""
 
     name: str
     title: str
-    unit: str  # of ours and theirs
+    unit: str  # of both figures
     open: Callable[[Setting], AbstractContextManager[Contest]]
     direction: Direction = Direction.AT_MOST
     target: float | None = None  # None: shown for information
     rival: str | None = None
-    rounds: int | None = None  # when the setting's would be too many, or too few for what is so unsteady
+    rounds: int | None = None  # if the number in the setting is too high, or too low for unsteady figures
     only_full: bool = False

@@ -1,4 +1,4 @@
-"""Programs run to their end: with a deadline, on chosen cores, and with everything they cost."""
+"""Run programs to completion: with a deadline, on chosen cores, and with their total CPU time."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a program wrote and cost; `cpu_s` has all processes it started and waited for in it."""
+    """Output and cost of a program; `cpu_s` includes all processes it started and waited for."""
 
     output: str
     cpu_s: float
@@ -32,7 +32,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     cores: frozenset[int] | None = None,
 ) -> Ended:
-    """Run the program in a process group of its own; a BenchError if it fails, hangs or leaves something running."""
+    """Run the program in its own process group; raise BenchError if it fails, hangs or leaves processes behind."""
     with tempfile.TemporaryFile() as sink:
         began = time.monotonic()
         with pinned(cores):
@@ -51,18 +51,18 @@ def run(
         is_clean = not end_group(child.pid)
         sink.seek(0)
         output = sink.read().decode(errors="replace")
-    name = " ".join((Path(command[0]).name, *command[1:]))  # where it lies says nothing elsewhere
+    name = " ".join((Path(command[0]).name, *command[1:]))  # its folder is irrelevant to readers
     if is_late:
         raise BenchError(f"'{name}' did not end within {timeout_s:g} s")
     if child.returncode != 0:
         raise BenchError(f"'{name}' ended with status {child.returncode}: {_last_line(output)}")
     if not is_clean:
-        raise BenchError(f"'{name}' left a process behind, whose CPU time nobody counted")
+        raise BenchError(f"'{name}' left a process behind, whose CPU time was not counted")
     return Ended(output, cpu_s, wall_s)
 
 
 def _await(pid: int, timeout_s: float) -> tuple[bool, int, float]:
-    """Whether it had to be ended, its wait status, and the CPU seconds of it and all it waited for."""
+    """Whether it had to be killed, its wait status, and its CPU seconds including all processes it waited for."""
     watched = os.pidfd_open(pid)
     try:
         waiting = select.poll()
@@ -80,7 +80,7 @@ def _await(pid: int, timeout_s: float) -> tuple[bool, int, float]:
 
 
 def end_group(group: int) -> bool:
-    """End whatever is left of a process group; whether anything was."""
+    """Kill the rest of a process group; return whether there was any."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
@@ -90,7 +90,7 @@ def end_group(group: int) -> bool:
 
 @contextlib.contextmanager
 def pinned(cores: frozenset[int] | None) -> Iterator[None]:
-    """What is started inside runs on these cores only; None changes nothing."""
+    """Pin processes started inside to these cores; None changes nothing."""
     if cores is None:
         yield
         return
@@ -104,7 +104,7 @@ def pinned(cores: frozenset[int] | None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Where the load comes from and where it goes: two cores, if there are two."""
+    """The cores of the load generator and of the server: separate ones, if there are two."""
 
     load: frozenset[int]
     server: frozenset[int]

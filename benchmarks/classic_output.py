@@ -1,4 +1,4 @@
-"""The figures in what a perf_analyzer prints and in its CSV, by name: the same reader for ours and the real one."""
+"""Parse the output and the CSV of a perf_analyzer, ours or the real one, into figures by name."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ _PART = re.compile(r"([a-z(][a-z()/ ]*?) (\d+) usec|([\d.e+]+) (seq/sec)")
 
 
 def printed_figures(stdout: str) -> Figures:
-    """Of the last level, each under its block, its member of an ensemble, and the figure it is a part of."""
+    """Figures of the last level, named by their block, ensemble member, and parent figure."""
     figures: Figures = {}
     block = ""
     for line in stdout.splitlines():
@@ -38,7 +38,7 @@ def _line(name: str, value: str, parts: str) -> Iterator[tuple[str, float]]:
 
 
 def csv_figures(text: str) -> Figures:
-    """Of the last row; cells that are no numbers are left out."""
+    """Figures of the last row; cells that are not numbers are left out."""
     rows = list(csv.DictReader(io.StringIO(text)))
     return (
         {f"CSV: {name}": float(cell) for name, cell in rows[-1].items() if _is_number(cell)} if rows else {}
@@ -50,6 +50,6 @@ def _is_number(cell: object) -> bool:
 
 
 def duration_s(figures: Mapping[str, float], batch: int) -> float:
-    """How long was measured, as throughput and count have it."""
+    """Measured time, computed from throughput and count."""
     rate = figures.get("Client: Throughput", 0.0)
     return figures.get("Client: Request count", 0.0) * batch / rate if rate else 0.0

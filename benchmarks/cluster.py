@@ -1,7 +1,7 @@
-"""What load from several clients of a Ray cluster costs beside the same load from workers, all on this machine.
+"""CPU cost of load from several clients of a Ray cluster, compared with workers only, all on this machine.
 
-Counted are the processes of ours: controller, actors, workers and the one that speaks to Ray. What Ray's own daemons
-use is the cluster's, with us or without.
+Only Inferometer's processes are counted: controller, actors, workers and the bridge to Ray. Ray's own daemons are
+not.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from inferometer.load.plan import Closed, Constant, Open, Plan
 from inferometer.load.workers import Collected, Workers
 
 CLIENTS = 4
-RATE = 4_000  # requests per second: an equal load for both
+RATE = 4_000  # requests per second, the same for both
 _WARM_NS = NS_PER_S // 2
 
 AT_A_RATE = Open(Constant(RATE))
@@ -34,7 +34,7 @@ IN_FLIGHT = Closed(8)
 
 
 def cluster_cpu(plan: Plan) -> Callable[[Setting], AbstractContextManager[Contest]]:
-    """CPU per request of four clients with a worker each, and of one machine with four workers."""
+    """CPU per request of four clients with one worker each, and of one client with four workers."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -63,7 +63,7 @@ def _spent_ns(process: psutil.Process) -> int:
 
 
 def _own_ns(load: Clients) -> int:
-    """Of what answers for the workers of each client."""
+    """CPU time of the process that controls the workers, for each client."""
     return sum(0 if member.report is None else member.report.own_cpu_ns for member in load.members)
 
 
@@ -83,7 +83,7 @@ def _cost(load: Clients | Workers, plan: Plan, seconds: float, own_ns: Callable[
 
 
 def _until(load: Clients | Workers, end_ns: int) -> tuple[Collected, int]:
-    """The last that was collected, and how many requests ended well meanwhile."""
+    """Collect until `end_ns`; return the last collection and the number of successful requests."""
     collected = load.collect(end_ns)
     count = len(collected.records.good)
     while collected.seen_ns < end_ns:

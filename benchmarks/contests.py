@@ -1,4 +1,4 @@
-"""What the bars do: start the server, and let our tool and the other one do the same to it."""
+"""The measurements of the bars: start the server, and run both tools with the same load."""
 
 import contextlib
 import json
@@ -23,15 +23,17 @@ from benchmarks.wrk import run_wrk
 from tests.support.planted import Planted, plant
 
 Open = Callable[[Setting], AbstractContextManager[Contest]]
-_Tool = tuple[Callable[..., Ended], str]  # how it is run, and what
+_Tool = tuple[Callable[..., Ended], str]  # how to run it, and its name
 
 MODEL = "simple"
 IDENTITY = "identity_fp32"
 MIB = 1024 * 1024
-WINDOWS = 3  # with so wide a stability threshold every run has exactly as many as it may have
+WINDOWS = 3  # with this wide stability threshold, every run has exactly the minimum number
 LONG_RUN_COUNT = 10_000_000
-_SHORT = 0.1  # of the long run
-_CPU_WINDOW = 2  # times --seconds: what two starts differ by must be little beside what the requests cost
+_SHORT = 0.1  # share of the long run
+_CPU_WINDOW = (
+    2  # times --seconds: the variation between starts must be small compared with the cost of the requests
+)
 _MARGIN_S = 40
 _SMOKE_REQUESTS = 500  # in a window of a second
 _SETTLED_S = 0.1
@@ -76,7 +78,7 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
 
             for tool in (
                 () if setting.is_smoke else tools
-            ):  # the very first start takes longer, which would make a short run long
+            ):  # the very first start takes longer, which would distort a short run
                 spend(tool, setting.seconds * _SHORT)
             yield Contest(ours=lambda: measure(ours), theirs=lambda: measure(tools[-1]))
 
@@ -84,7 +86,7 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
 
 
 def _window(setting: Setting, window_s: float) -> Sequence[str]:
-    """How long a window lasts; on a busy machine a very short one can be empty, so a smoke run counts requests."""
+    """Length of a window; on a busy machine a very short one can be empty, so a smoke run counts requests."""
     if setting.is_smoke:
         count = max(1, round(_SMOKE_REQUESTS * window_s))
         return ["--measurement-mode", "count_windows", "--measurement-request-count", str(count)]
@@ -92,7 +94,7 @@ def _window(setting: Setting, window_s: float) -> Sequence[str]:
 
 
 def _served(address: str, model: str) -> int:
-    """How many requests the server itself has counted, once the last ones of a finished tool are in."""
+    """Number of requests that the server has counted, once the last ones of a finished tool are included."""
     count, seen = -1, _counted(address, model)
     while count != seen:
         time.sleep(_SETTLED_S)
@@ -114,18 +116,18 @@ def _counted(address: str, model: str) -> int:
 
 
 def shared_memory_cpu(setting: Setting) -> AbstractContextManager[Contest]:
-    """Marginal CPU per request with tensors of 1 MiB: ours with them in shared memory against ours on the wire."""
+    """Marginal CPU per request with tensors of 1 MiB, in shared memory against on the wire, both with our tool."""
     return _shared_memory(setting, lambda cost: cost.cpu_us)
 
 
 def shared_memory_bytes(setting: Setting) -> AbstractContextManager[Contest]:
-    """The same for the bytes that go over the loopback device, headers and all, in both directions."""
+    """The same for bytes on the loopback device, including headers, in both directions."""
     return _shared_memory(setting, lambda cost: cost.wire_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _TransferCost:
-    """Of one more request."""
+    """Cost of one additional request."""
 
     cpu_us: float
     wire_bytes: float
@@ -203,7 +205,7 @@ def _against_wrk(connections: int, judged: str) -> Open:
 
 
 def _cost(cpu_us: float, core_share: float) -> dict[str, float]:
-    """A share of the core well below 1 in a throughput bar means that others used it: a disturbed round."""
+    """Additional figures. A core share well below 1 in a throughput bar means that other programs disturbed the round."""
     return {"CPU us/request": cpu_us, "of the core": core_share}
 
 
@@ -211,7 +213,7 @@ def _cost(cpu_us: float, core_share: float) -> dict[str, float]:
 
 
 def nginx_lag(rate: float) -> Open:
-    """Ours alone: the load has a core to itself."""
+    """Lag of our sends behind their due times, with a core reserved for the load."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -223,7 +225,7 @@ def nginx_lag(rate: float) -> Open:
 
 
 def triton_lag(rate: float) -> Open:
-    """Ours behind its due times, against the real perf_analyzer behind its own most punctual request."""
+    """Lag of our sends, against that of the real perf_analyzer behind its own most punctual request."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -301,7 +303,7 @@ def _json(ended: Ended) -> dict[str, Any]:
 
 
 def prediction(pipeline: Planted) -> Open:
-    """How far the prediction of the first suggestion for a planted bottleneck is from what is then measured."""
+    """Error of the predicted gain of the first suggestion for a planted bottleneck."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -317,7 +319,9 @@ def prediction(pipeline: Planted) -> Open:
                 apply=True,
                 budget_s=0.1,  # one trial
             )
-            if setting.is_smoke:  # beside other work the verdict may be that the machine is busy
+            if (
+                setting.is_smoke
+            ):  # with other work on the machine, the verdict may be that the machine is busy
                 return Sample(0.0, {"infer/s": found.throughput})
             if (found.verdict.kind, found.verdict.step) != (pipeline.kind, pipeline.culprit):
                 raise BenchError(f"the verdict on {pipeline.name} is wrong: {found.verdict.sentence}")

@@ -1,10 +1,10 @@
-"""How often 95 % intervals hold the truth, on simulated servers:
-`python -m benchmarks.coverage [SERVERS] [RUNS] [SEED]`.
+"""Coverage of 95 % intervals on simulated servers: `python -m benchmarks.coverage [SERVERS] [RUNS] [SEED]`.
 
-Five families of servers, each with random parameters from a seed. Every server is measured in many independent runs.
-The truth is what all of them say together; the spread of the runs is what an ideal interval would show. Printed for
-each family and figure: the share of intervals that hold the truth, the share of runs without one, and how much wider
-than the spread of the runs they are: in the middle of the servers, at their 90th percentile, and at most.
+There are five families of servers, each with random parameters from a seed. Every server is measured in many
+independent runs. The true value is the average over all of them; the spread of the runs is the width of an ideal
+interval. The output has, for each family and figure, the share of intervals that contain the true value, the share of
+runs without an interval, and the width relative to the spread: for the median server, at the 90th percentile, and at
+most.
 """
 
 import sys
@@ -30,7 +30,7 @@ SURE = 1.96  # standard errors
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What ended in the measured time: latencies in the order of ends, and the ends, both in microseconds."""
+    """Requests that ended in the measured time: latencies in the order of ends, and the ends, in microseconds."""
 
     latency_us: Times
     ended_us: Times
@@ -42,12 +42,12 @@ class Server:
     """Runs of one server, one after the other."""
 
     family: str
-    requests: int  # about as many in a run
+    requests: int  # approximate number in a run
     run: Callable[[np.random.Generator], Run]
 
 
 def _measured(latency: Times, ends: Times, begin: float, span: float) -> Run:
-    """What ends in the measured time out of more, in any order."""
+    """Select the requests that end in the measured time; they may be in any order."""
     order = np.argsort(ends, kind="stable")
     ends, latency = ends[order] - begin, latency[order]
     inside = (ends > 0) & (ends <= span)
@@ -55,7 +55,7 @@ def _measured(latency: Times, ends: Times, begin: float, span: float) -> Run:
 
 
 def _closed(services: Times, requests: int) -> Run:
-    """One row for each of the clients, who send the next request when the last one has ended."""
+    """Run of a closed loop; `services` has one row of service times for each client."""
     clients = len(services)
     ends = np.cumsum(services, axis=1)
     mean = float(services.mean())
@@ -64,7 +64,7 @@ def _closed(services: Times, requests: int) -> Run:
 
 
 def steady(rng: np.random.Generator, requests: int) -> Callable[[np.random.Generator], Run]:
-    """Every request takes about as long as the others, whatever they do."""
+    """Every request takes about the same time, independently of the others."""
     clients, spread, base = int(rng.integers(1, 33)), rng.uniform(0.01, 0.4), rng.uniform(500, 50_000)
     each = requests // clients * 2 + 40
 
@@ -77,7 +77,7 @@ def steady(rng: np.random.Generator, requests: int) -> Callable[[np.random.Gener
 
 
 def heavy_tailed(rng: np.random.Generator, requests: int) -> Callable[[np.random.Generator], Run]:
-    """Some requests take many times as long as most."""
+    """A few requests take many times as long as the others."""
     clients, base = int(rng.integers(1, 33)), rng.uniform(500, 50_000)
     is_pareto, spread, slope = rng.random() < 0.4, rng.uniform(0.8, 1.3), rng.uniform(2.5, 4.0)
     each = requests // clients * 3 + 80
@@ -95,10 +95,10 @@ def heavy_tailed(rng: np.random.Generator, requests: int) -> Callable[[np.random
 
 
 def bursty(rng: np.random.Generator, requests: int) -> Callable[[np.random.Generator], Run]:
-    """Random arrivals at one queue, whose server is several times slower at some times."""
+    """Random arrivals at one queue, whose server is several times slower in some periods."""
     load, factor = rng.uniform(0.2, 0.55), rng.uniform(1.0, 4.0)
     base, share = rng.uniform(500, 20_000), rng.uniform(0.05, 0.2)
-    length = max(2.0, share * requests / rng.uniform(20, 80))  # so that a run sees many such times
+    length = max(2.0, share * requests / rng.uniform(20, 80))  # so that a run has many such periods
     mean = 1 + share * (factor - 1)
     total = requests + 1000
 
@@ -116,7 +116,7 @@ def bursty(rng: np.random.Generator, requests: int) -> Callable[[np.random.Gener
 
 
 def _spells(rng: np.random.Generator, total: int, length: float, share: float) -> NDArray[np.bool_]:
-    """Which requests fall into spells of about this length, which are this share of all."""
+    """Mask of the requests in spells of about this length, which cover this share of all requests."""
     count = int(total / length) + 20
     on = rng.geometric(1 / length, count)
     off = rng.geometric(share / (1 - share) / length, count)
@@ -127,7 +127,7 @@ def _spells(rng: np.random.Generator, total: int, length: float, share: float) -
 
 
 def lockstep(rng: np.random.Generator, requests: int) -> Callable[[np.random.Generator], Run]:
-    """All clients begin together and end together; one round takes about as long as the other."""
+    """All clients start and end together; every round takes about the same time."""
     clients, spread, base = int(rng.integers(2, 33)), rng.uniform(0.001, 0.2), rng.uniform(5000, 500_000)
     apart = rng.uniform(0, 0.01)
     rounds = requests // clients
@@ -147,7 +147,7 @@ def lockstep(rng: np.random.Generator, requests: int) -> Callable[[np.random.Gen
 
 
 def drifting(rng: np.random.Generator, requests: int) -> Callable[[np.random.Generator], Run]:
-    """Requests take longer and longer, or less and less; steadily, or fast at first."""
+    """Requests become slower or faster over time, linearly or mostly at the start."""
     clients, spread, base = int(rng.integers(1, 33)), rng.uniform(0.02, 0.4), rng.uniform(500, 50_000)
     change, bend = rng.uniform(-0.4, 0.8), rng.choice([0.5, 1.0, 2.0])
     each = requests // clients * 4 + 40
@@ -181,7 +181,7 @@ FAMILIES = {
 
 
 def servers(count: int, sizes: Sequence[int] = SIZES, seed: int = SEED) -> Iterator[Server]:
-    """As many of each family as of the others."""
+    """The same number of servers of each family."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         family = list(FAMILIES)[number % len(FAMILIES)]
@@ -190,7 +190,7 @@ def servers(count: int, sizes: Sequence[int] = SIZES, seed: int = SEED) -> Itera
 
 
 def estimates(run: Run) -> dict[str, Estimate]:
-    """What a measurement says of this run: nanoseconds, and requests per microsecond."""
+    """Estimates from this run: in nanoseconds, and requests per microsecond."""
     values, ends = _nanoseconds(run), Ends()
     ends.append(run.ended_us.astype(np.int64), values)
     series = Series(values)
@@ -216,18 +216,18 @@ def _figures(latency_ns: NDArray[np.int64], span_us: float) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one figure of one server, over some of its runs."""
+    """Coverage of one figure of one server, over some of its runs."""
 
     family: str
     figure: str
     runs: int
     known: int  # runs with an interval
-    held: int  # of these, how many have the truth in it
-    wider: float  # than the spread of the runs, times; nan without intervals
+    held: int  # those that contain the true value
+    wider: float  # width relative to the spread of the runs; nan without intervals
 
 
 def scores(server: Server, runs: int, judged: int, seed: Sequence[int]) -> list[Score]:
-    """From so many independent runs, of which the first ones are judged."""
+    """Score the first `judged` of `runs` independent runs."""
     rng = np.random.default_rng(seed)
     made = [server.run(rng) for _ in range(runs)]
     truth = _figures(np.concatenate(list(map(_nanoseconds, made))), sum(run.span_us for run in made))
@@ -246,13 +246,15 @@ def _score(
     ends = [(row[name].low, row[name].high) for row in found]
     known = [(low, high) for low, high in ends if low is not None and high is not None]
     spread = SURE * float(np.std([row[name] for row in each], ddof=1))
-    widths = [(high - low) / 2 / spread if spread else 1.0 for low, high in known]  # no spread is no measure
+    widths = [
+        (high - low) / 2 / spread if spread else 1.0 for low, high in known
+    ]  # a spread of zero cannot be compared with
     held = sum(low <= truth[name] <= high for low, high in known)
     return Score(family, name, len(found), len(known), held, float(np.median(widths)) if known else np.nan)
 
 
 def table(found: Sequence[Score]) -> str:
-    """A line for each family and figure, and one for all families."""
+    """Format a line for each family and figure, and one for all families."""
     lines = [f"{'family':14}{'figure':12}{'held':>8}{'unknown':>9}{'wider':>7}{'p90':>7}{'most':>7}"]
     for family in (*FAMILIES, "all"):
         for figure in FIGURES:

@@ -1,6 +1,6 @@
 """Our engine against a plain HTTP server: `python -m benchmarks.drive PORT CONNECTIONS SECONDS CORE`.
 
-One worker process, pinned to CORE; the controller, which only fetches records ten times a second, may run anywhere.
+One worker process is pinned to CORE; the controller only fetches records ten times per second and may run anywhere.
 Prints one line of JSON.
 """
 
@@ -26,18 +26,18 @@ _WARM_NS = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class DriveReport:
-    """What the engine reached."""
+    """Figures of the engine."""
 
     requests: int
     failed: int
     rate: float
     p50_us: float
     cpu_us: float  # per request, worker and controller
-    core_share: float  # of its core, that the worker had
+    core_share: float  # share of the core that the worker got
 
 
 def get_traffic(port: int) -> Traffic:
-    """Ask for "/" over and over, with no header that wrk does not send."""
+    """Repeated requests for "/", with only the headers that wrk sends."""
     request = encode_request("GET", "/", (("Host", f"{_HOST}:{port}"),), None)
     return Traffic(Wiring(Endpoint(_HOST, port)), (request,))
 

@@ -1,4 +1,4 @@
-"""Triton in our process against the same Triton behind a socket: median latency of `simple` at concurrency 1."""
+"""Triton in process against the same Triton behind a socket: median latency of `simple` at concurrency 1."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ _MARGIN_S = 60
 
 @contextlib.contextmanager
 def in_process_p50(setting: Setting) -> Iterator[Contest]:
-    """Ours is the library in our process; theirs the faster of HTTP and gRPC, measured by ourselves."""
+    """Compare the in-process library with the faster of HTTP and gRPC, all measured by our tool."""
     from inferometer.server.embedded import EmbeddedTriton
     from inferometer.server.repository import example_repository
 

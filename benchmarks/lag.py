@@ -1,4 +1,4 @@
-"""How far our sends lie behind their due times: `python -m benchmarks.lag WHAT WHERE RATE SECONDS [CORE]`.
+"""Lag of our sends behind their due times: `python -m benchmarks.lag WHAT WHERE RATE SECONDS [CORE]`.
 
 WHAT is `nginx` (WHERE its port, the worker pinned to CORE) or `triton` (WHERE its HTTP address). Prints a line of JSON.
 """
@@ -27,7 +27,7 @@ _ROUND_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """Of all requests of the run."""
+    """Lag of all requests of the run."""
 
     requests: int
     failed: int

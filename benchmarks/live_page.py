@@ -1,12 +1,11 @@
-"""What it costs a run that three browsers show its live page: the same run, kept and shown or neither, in turns.
+"""Cost to a run of showing its live page in three browsers: runs with and without the page, in turns.
 
-The load has a core to itself; the server, the pages and the browsers share the other. For the lag of sends the process
-that sends has the core, without its controller: else the lag would be that of two processes on one core. And the server
-is one that hardly needs its core: replies that are late make new connections necessary, which takes time.
+The load has its own core; the server, the pages and the browsers share the other. For the lag of sends, the sending
+process has the core without its controller, since two processes on one core would delay each other. The server of
+that bar hardly uses its core: late replies require new connections, which take time.
 
-Browsers that draw slow down a server on the same core, and a slower server alone changes what a request costs its
-client. So they always draw: when they do not show the run that is measured, they show another one, whose lines come
-from here.
+Browsers that draw slow down a server on the same core, and a slower server alone changes the client's cost per
+request. So the browsers always draw: if they do not show the measured run, they show another run generated here.
 """
 
 import contextlib
@@ -40,7 +39,7 @@ MODEL = "simple"
 BROWSERS = 3
 FEW, MANY = 2_000, 40_000  # requests
 RATE, RATE_S, RUNS = 2_000, 4, 3
-TOLD_S = 0.2  # between two lines of the other run
+TOLD_S = 0.2  # seconds between two lines of the other run
 DEADLINE_S = 60.0
 WORKER = "inferometer.load.worker"
 
@@ -58,12 +57,12 @@ def live_page_cpu(setting: Setting) -> AbstractContextManager[Contest]:
 
 
 def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
-    """The 99th percentile of the lag of sends at a rate; ours is how much longer it is with the pages open."""
+    """Increase of the p99 of the lag of sends at a rate with the pages open."""
 
     def measure(shown: "_Shown") -> Sample:
         lags = []
         count = setting.count(RATE * RATE_S, smoke=RATE)
-        for _ in range(setting.count(RUNS, smoke=1)):  # a machine that stops for a moment spoils one of them
+        for _ in range(setting.count(RUNS, smoke=1)):  # a short freeze of the machine spoils only one of them
             shown.run("-r", str(RATE), "-n", str(count), is_worker_alone=True)
             lags.append(shown.lag_us)
         return Sample(median(lags))
@@ -73,7 +72,7 @@ def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
 
 @contextlib.contextmanager
 def _triton(cores: Cores) -> Iterator[tuple[str, ...]]:
-    """The words that name it to our command."""
+    """Options of our command for this server."""
     from inferometer.server.embedded import EmbeddedTriton
 
     with EmbeddedTriton(load_models=(MODEL,)) as server:
@@ -104,7 +103,7 @@ def _contest(
             contextlib.ExitStack() as browsers,
         ):
             tabs = tuple(browsers.enter_context(browsing()) for _ in range(setting.count(BROWSERS, smoke=1)))
-            for tab in tabs:  # which brings the token along
+            for tab in tabs:  # the address includes the token
                 tab.visit(place.page())
             other = browsers.enter_context(_other_run(Path(folder) / "store"))
             alone = _Shown(target, Path(folder), cores, place, tabs, other)
@@ -143,7 +142,7 @@ def pages(store: Path) -> Iterator[UiPlace]:
 
 @contextlib.contextmanager
 def _other_run(store: Path) -> Iterator[str]:
-    """The id of a run of this process that never ends, and tells as much as any."""
+    """Id of an endless run of this process that writes as many lines as any other."""
     keeper = Store(store).begin("measure", ("another", MODEL))
     live = LiveFile(Store(store).live_path(keeper.run), keeper.warn)
     is_over = threading.Event()
@@ -171,7 +170,7 @@ def _other_run(store: Path) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Shown:
-    """Runs of one kind: kept and on the screens of `tabs`, or neither, while those show another run."""
+    """Runs of one kind: stored and shown in `tabs`, or neither, while the tabs show another run."""
 
     target: tuple[str, ...]
     folder: Path
@@ -198,7 +197,7 @@ class _Shown:
                 thread.join()
 
     def _show(self, is_over: threading.Event) -> None:
-        """Open the page of the run as soon as it is there; a short one may be over before."""
+        """Open the page of the run as soon as it exists; a short run may be over before."""
         store = Store(self.folder / "store")
         page = ""
         while not page:
@@ -221,7 +220,7 @@ class _Shown:
 
 
 def _move_worker(cores: Iterable[int], is_over: threading.Event) -> None:
-    """The process that sends to these cores, as soon as it is there."""
+    """Move the sending process to these cores as soon as it exists."""
     while not is_over.wait(0.01):
         for process in psutil.process_iter(["cmdline"]):
             if WORKER in (process.info["cmdline"] or ()):

@@ -1,7 +1,8 @@
 """`python -m benchmarks.long_requests`: short levels on servers with long answers and on servers near their capacity.
 
-The server makes text by continuous batching: a step takes 20 ms, 0.2 ms for each running answer and 0.1 ms for each
-token of a prompt that begins in it; 32 answers run at once. The truth is that of the same server after a long time.
+The server generates text with continuous batching: a step takes 20 ms, plus 0.2 ms for each running answer and 0.1 ms
+for each token of a prompt that starts in it; 32 answers run at once. The true values are those of the same server
+after a long time.
 """
 
 import argparse
@@ -41,12 +42,12 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One level, as shares of the truth."""
+    """Errors of one level, relative to the true values."""
 
     error: float
     half_width: float | None
     is_covered: bool
-    is_unsteady: bool  # it says so
+    is_unsteady: bool  # the level reports it
     times: tuple[float, float, float]  # errors of TTFT p50, p99 and of the p99 of gaps
 
 
@@ -79,7 +80,7 @@ def compared(level: Level, truth: Stationary) -> Found:
 
 
 def long_answers(levels: int, processes: int | None = None) -> Iterator[str]:
-    """The table of tokens per second and of times."""
+    """Table of the errors of tokens per second and of times."""
     yield (
         "| lengths, in flight | tokens/s | mean error | median error | largest error | interval | covers "
         "| TTFT p50, p99, gap p99 |\n|---|---|---|---|---|---|---|---|\n"
@@ -117,7 +118,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def troubled(levels: int, processes: int | None = None) -> Iterator[str]:
-    """The same with a server that compiles when it meets a shape, or stalls."""
+    """The same table for a server that compiles for each new shape or stalls."""
     yield "| disturbance | in flight | mean error | interval | covers, or is called unsteady |\n|---|---|---|---|---|\n"
     kinds = (
         ("compiles 0.7 s for each new shape", Troubles(compile_s=0.7)),
@@ -170,7 +171,7 @@ def said_of(case: Rate) -> tuple[bool, bool]:
 
 
 def overload(levels: int, processes: int | None = None) -> Iterator[str]:
-    """How often a rate is called too high, at 10 s."""
+    """Table of how often a rate is called overload within 10 s."""
     loads = (50.0, 95.0, 102.0, 105.0, 120.0)
     yield (
         "| service | arrivals | " + " | ".join(f"{load:.0f} %" for load in loads) + " |\n"

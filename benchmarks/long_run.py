@@ -1,8 +1,8 @@
 """One level of very many requests: `python -m benchmarks.long_run COUNT [PORT]`.
 
-Without a port the server is simulated; with one, a worker process sends to it. Prints one line of JSON with the peak
-memory of all processes together: the kernel's high-water mark of each, which, unlike `ru_maxrss`, knows nothing of
-the parent a process was forked from.
+Without a port the server is simulated; with one, a worker process sends to it. Prints one line of JSON with the total
+peak memory of all processes: the kernel's high-water mark of each, which, unlike `ru_maxrss`, does not include the
+parent a process was forked from.
 """
 
 import json
@@ -28,7 +28,7 @@ _SERVICE_NS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class LongRunReport:
-    """What the level found, and what it took."""
+    """Figures of the level, and its cost."""
 
     requests: int
     peak_mib: float
@@ -60,7 +60,7 @@ def _simulated() -> Instrument:
     from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
     clock = FakeClock()
-    # Latencies of many different lengths, as real ones are.
+    # Latencies with many different values, like real ones.
     server = FakeServer(lambda number, _: Reply(_SERVICE_NS + number * 7919 % 50_021))
     return Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
 

@@ -1,4 +1,4 @@
-"""Where and when the numbers were taken."""
+"""The machine and the time of the measurements."""
 
 import os
 import platform
@@ -19,14 +19,14 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a reader must know to compare."""
+    """Facts about the machine that a reader needs for a comparison."""
 
     date: str
     cpu: str
     cores: int
     memory_gib: float
     system: str
-    others_cores: float  # that other processes kept busy, at worst, between the bars
+    others_cores: float  # maximum number of cores used by other processes between the bars
     versions: dict[str, str]
 
     @property
@@ -63,7 +63,7 @@ def this_machine(others_cores: Sequence[float]) -> Machine:
 
 
 def busy_cores() -> float:
-    """How many cores are busy now; while nothing of ours runs, that is other work."""
+    """Number of cores that are busy now; while no benchmark runs, that is other work."""
     return psutil.cpu_percent(interval=_LOOK_S) / 100 * (os.cpu_count() or 1)
 
 

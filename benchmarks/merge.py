@@ -1,5 +1,6 @@
-"""What it costs to make one answer of many clients: those are simulated, and so is time; only what the controller does
-is counted. `python -m benchmarks.merge 200 5000 20` alone: clients, requests per second of each, seconds.
+"""Cost of merging the records of many simulated clients, in simulated time; only the controller's CPU is counted.
+
+Run it alone with `python -m benchmarks.merge 200 5000 20`: clients, requests per second of each, seconds.
 """
 
 import contextlib
@@ -47,14 +48,14 @@ CLIENTS = 200
 PER_CLIENT = 5_000  # requests per second
 SECONDS = 20
 BEGIN_NS = 10**15
-WAY_NS = 100 * NS_PER_US  # of a question, and of its answer
+WAY_NS = 100 * NS_PER_US  # one-way delay of a question or an answer
 WINDOW_NS = NS_PER_S
 KIB_PER_MIB = 1024
 
 
 @dataclass(slots=True)
 class SimulatedTime:
-    """Goes on when somebody sleeps."""
+    """A clock that advances when something sleeps."""
 
     now_ns: int = BEGIN_NS
 
@@ -67,7 +68,7 @@ class SimulatedTime:
 
 @dataclass(slots=True, eq=False)
 class SimulatedClient:
-    """Ends requests at an even rate, each after its own time; its clock is ahead and drifts."""
+    """A client that ends requests at a constant rate with varying latencies; its clock has an offset and drifts."""
 
     number: int
     time: SimulatedTime
@@ -76,8 +77,8 @@ class SimulatedClient:
     offset_ns: int = 0
     drift: float = 0.0
     ended: int = 0
-    start_ns: int = 0  # of the plan, by its own clock
-    spent_s: float = 0.0  # on making requests up, which is none of the controller's work
+    start_ns: int = 0  # start of the plan, in its own clock
+    spent_s: float = 0.0  # time spent on generating requests, which is not the controller's work
     _draw: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -157,7 +158,7 @@ class SimulatedClient:
 
 @dataclass(slots=True, eq=False)
 class SimulatedNetwork:
-    """All answers are there after the way to the client and back."""
+    """A network on which every answer arrives after one round trip."""
 
     time: SimulatedTime
     clients: tuple[SimulatedClient, ...]
@@ -176,11 +177,11 @@ class SimulatedNetwork:
         return found
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there are no processes to stop."""
 
 
 def simulated_network(count: int, per_s: int) -> SimulatedNetwork:
-    """Clients whose clocks are up to 50 ms ahead or behind, and drift by up to 50 ppm."""
+    """Build clients whose clocks are off by up to 50 ms and drift by up to 50 ppm."""
     clock, answers = SimulatedTime(), deque[tuple[Pending, ClientAnswer]]()
     draw = np.random.default_rng(count)
     clients = tuple(
@@ -199,7 +200,7 @@ def simulated_network(count: int, per_s: int) -> SimulatedNetwork:
 
 @dataclass(slots=True)
 class _Growth(Watcher):
-    """How much memory the process has after each window."""
+    """Memory of the process after each window."""
 
     mib: list[float] = field(default_factory=list)
 
@@ -213,7 +214,7 @@ def _resident_mib() -> float:
 
 
 def merge(count: int, per_s: int, seconds: int) -> dict[str, float]:
-    """Measure a level of so many clients; what that cost."""
+    """Measure a level with `count` clients and return its cost."""
     network = simulated_network(count, per_s)
     figures, growth = ByClient(np.full(16, 300, dtype=np.int64)), _Growth()
     load = Clients(network, figures=figures, clock=network.time, sleep=network.time.sleep)
@@ -235,7 +236,7 @@ def merge(count: int, per_s: int, seconds: int) -> dict[str, float]:
         made_s = sum(client.spent_s for client in network.clients) - before_s
     found = level.measurement
     if found is None or sum(client.request_count for client in level.clients) != found.request_count:
-        raise SystemExit("requests by client are not those of all")
+        raise SystemExit("the sum of requests by client differs from the total")
     half = growth.mib[len(growth.mib) // 2 :]
     return {
         "core s per million": (spent_s - made_s) / (found.request_count / 1e6),
@@ -249,7 +250,7 @@ def merge(count: int, per_s: int, seconds: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def merge_bar(setting: Setting) -> Iterator[Contest]:
-    """In a process of its own, whose memory is that of nothing else."""
+    """Run the merge in a separate process, so that its memory can be measured."""
 
     def measure() -> Sample:
         seconds = setting.count(SECONDS, smoke=2)

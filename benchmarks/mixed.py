@@ -13,14 +13,14 @@ from benchmarks.parts import our_script
 
 PLAIN = ("-m", "simple")
 MIXED = ("-m", "simple:3", "-m", "identity_fp32:1")
-PER_SECOND = 12_000  # requests of a round for every second of its setting: with fewer, noise is all there is
+PER_SECOND = 12_000  # requests per round for every second of the setting; with fewer, noise dominates
 SHORT = 0.1
 MARGIN_S = 120
 
 
 @contextlib.contextmanager
 def mixed_cpu(setting: Setting) -> Iterator[Contest]:
-    """Marginal CPU of one more request by weight, against one more of a single model."""
+    """Marginal CPU per request by weight, against that of a single model."""
     from inferometer.server.embedded import EmbeddedTriton
 
     with EmbeddedTriton(load_models=("simple", "identity_fp32")) as server:
@@ -59,7 +59,7 @@ def visit(number):
 
 
 def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManager[Contest]]:
-    """Marginal CPU of one more request of a visit of three steps, against one more that depends on none."""
+    """Marginal CPU per request in visits of three steps, against that of independent requests."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:

@@ -1,4 +1,4 @@
-"""An nginx with one worker process on one core, that answers everything with a short text."""
+"""An nginx with one worker process on one core that answers every request with a short text."""
 
 import contextlib
 import http.client
@@ -43,7 +43,7 @@ http {{
 
 @contextlib.contextmanager
 def nginx(cores: frozenset[int]) -> Iterator[int]:
-    """The port it listens on while the context lasts."""
+    """Run nginx while the context lasts; yield its port."""
     executable = program("nginx", "nginx")
     with tempfile.TemporaryDirectory(prefix="inferometer-nginx-") as folder:
         child, port = _start(executable, Path(folder), cores)
@@ -54,7 +54,7 @@ def nginx(cores: frozenset[int]) -> Iterator[int]:
 
 
 def _start(executable: str, folder: Path, cores: frozenset[int]) -> tuple[subprocess.Popen[bytes], int]:
-    for _ in range(_ATTEMPTS):  # the free port may be taken before nginx has it
+    for _ in range(_ATTEMPTS):  # another process may take the free port before nginx does
         port = _free_port()
         configuration = folder / "nginx.conf"
         configuration.write_text(_CONFIGURATION.format(folder=folder, address=LOOPBACK, port=port))

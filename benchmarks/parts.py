@@ -1,7 +1,7 @@
-"""The tools to compare with: found on this machine, or fetched.
+"""The tools to compare with: found on this machine, or downloaded.
 
 Wheels go to `benchmarks/parts/`, large tools into environments `.venv-NAME`; git ignores both. Debian packages are
-installed only by root; everybody else is told what to install.
+installed only by root; other users get a message with the package to install.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ _DOWNLOAD_S = 240
 _INSTALL_S = 240
 _ENVIRONMENT_S = 1200
 _WHEELS = (
-    # requirement, how its file begins, member, what it is called here
+    # requirement, prefix of its file, member, local name
     (f"tritonclient=={PERF_ANALYZER_VERSION}", f"tritonclient-{PERF_ANALYZER_VERSION}", "perf_analyzer"),
     ("nvidia-cuda-runtime-cu12", "nvidia_cuda_runtime_cu12-", "libcudart.so.12"),
 )
@@ -32,7 +32,7 @@ _WHEELS = (
 
 @dataclass(frozen=True, slots=True)
 class RealPerfAnalyzer:
-    """NVIDIA's binary and what the loader needs to start it."""
+    """NVIDIA's binary, and the environment to start it."""
 
     executable: Path
     environment: Mapping[str, str]
@@ -49,7 +49,7 @@ def real_perf_analyzer() -> RealPerfAnalyzer:
 
 
 def program(name: str, package: str) -> str:
-    """The path of a program of a Debian package."""
+    """Return the path of a program from a Debian package."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     found = shutil.which(name, path=path)
     if found is None:
@@ -61,7 +61,7 @@ def program(name: str, package: str) -> str:
 
 
 def our_script(name: str) -> str:
-    """A script of this project, beside the Python that runs the benchmarks."""
+    """Return the path of a script of this project, next to the Python that runs the benchmarks."""
     path = Path(sys.executable).parent / name
     if not path.exists():
         raise BenchError(
@@ -71,7 +71,7 @@ def our_script(name: str) -> str:
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
-    """The folder of the programs of a Python environment `.venv-NAME`, made when first asked for."""
+    """Return the program folder of the Python environment `.venv-NAME`, created on first use."""
     folder = ROOT / f".venv-{name}"
     stamp = folder / ".installed"
     if not stamp.exists():
@@ -98,7 +98,7 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
 
 
 def version_line(command: list[str]) -> str:
-    """The first line a tool says about itself, whatever its exit status."""
+    """Return the first line of a tool's version output, whatever its exit status."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[0].strip() if lines else "unknown"
@@ -152,7 +152,7 @@ def _extract(wheel: Path, name: str, folder: Path) -> None:
 
 
 def _provide_libb64(folder: Path) -> None:
-    """The system's, else the copy inside the tritonserver wheel, else Debian's package."""
+    """Provide libb64 from the system, else from the tritonserver wheel, else from Debian's package."""
     name = "libb64.so.0d"
     if (folder / name).exists() or _loads(name):
         return

@@ -1,4 +1,4 @@
-"""The outcomes as a table for people, as Markdown for the README, and as JSON."""
+"""Outcomes as a table on the terminal, as Markdown, and as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def _number(value: float) -> str:
 
 
 def show(outcomes: Sequence[Outcome], machine: Machine, console: Console) -> None:
-    """The table, in colour on a terminal; wide enough elsewhere."""
+    """Print the table, in color on a terminal and wide enough elsewhere."""
     table = Table(*COLUMNS, title="inferometer against the tools it replaces", title_justify="left")
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
         colour = _COLOURS.get(outcome.verdict)
@@ -63,7 +63,7 @@ def show(outcomes: Sequence[Outcome], machine: Machine, console: Console) -> Non
     console.print(table)
     console.print(escape(machine.line), highlight=False)
     if not machine.is_quiet:
-        console.print("Other work was running on this machine: take the ratios with care.", style="yellow")
+        console.print("Other work was running on this machine: treat the ratios with care.", style="yellow")
 
 
 def console() -> Console:

@@ -1,4 +1,4 @@
-"""The rounds of a bar, and what they come to."""
+"""The rounds of a bar, and their outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Outcome:
 
     @property
     def judged(self) -> Spread | None:
-        """The ratio, or our own number where there is no rival."""
+        """The ratio, or our own figure if there is no other tool."""
         if not self.ours:
             return None
         if self.bar.rival is None:
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def measure_bar(bar: Bar, setting: Setting, say: Say) -> Outcome:
-    """All rounds of one bar; a bar that cannot be measured says why."""
+    """Run all rounds of one bar; the outcome of a bar that cannot be measured says why."""
     if bar.only_full and not (setting.is_full or setting.is_smoke):
         return Outcome(bar, note="takes many minutes: measured with --full")
     try:
@@ -66,7 +66,7 @@ def _rounds(bar: Bar, contest: Contest, count: int, say: Say) -> Outcome:
 
 
 def _once_more(measure: Measure, say: Say) -> Sample:
-    """A single mishap of a tool (the real perf_analyzer is known to hang) does not cost the whole bar."""
+    """Retry once, so that a single failure (the real perf_analyzer is known to hang) does not lose the whole bar."""
     try:
         return measure()
     except BenchError as error:

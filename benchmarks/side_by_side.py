@@ -1,11 +1,11 @@
 """`python -m benchmarks.side_by_side`: our perf_analyzer and the real one, on the same server, figure by figure.
 
-Ten models, two protocols, three loads. The question is whether figures of the same name mean the same, not which tool
-is faster: so each model takes PLANTED_S longer than it would, beside which clients cost little. In each cell both tools
-run in turns; of every figure that both print (and every column of both CSV files) the medians are compared. A figure
-**agrees** when the medians are close, or when what one tool saw in its rounds overlaps what the other saw; it is
-**explained** when it is one of RULINGS; else it **differs**, and the command ends with 1. What is checked of ours
-alone: that client and server counted the same requests, but for those that were under way when the counters were read.
+Ten models, two protocols, three loads. The question is whether figures with the same name mean the same, not which
+tool is faster, so each model is slowed down by PLANTED_S, compared with which the clients cost little. In each cell
+both tools run in turns, and the medians of every figure that both print (and every column of both CSV files) are
+compared. A figure **agrees** if the medians are close, or if the ranges over the rounds overlap; it is **explained** if
+it is one of RULINGS; otherwise it **differs**, and the command exits with 1. For our tool alone, client and server must
+have counted the same requests, except for those in flight when the counters were read.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from benchmarks.children import ROOT, end_group
 from benchmarks.classic_output import csv_figures, duration_s, printed_figures
 from benchmarks.parts import real_perf_analyzer
 
-# Between asking for counters and having them. Nobody can say on which side of the reading a request counts that ended
-# in this time; with a server that keeps both cores busy half of the calls take 1.5 ms, and one in ten 6 ms.
+# Time of a call for the counters. A request that ends during the call may or may not be counted; with a server that
+# keeps both cores busy, half of the calls take 1.5 ms, and one in ten 6 ms.
 READING_S = 0.003
 FIXTURE_MODELS = ROOT / "tests" / "live" / "models"
 RATE = 30  # requests per second
@@ -52,7 +52,7 @@ TritonPythonModel.execute = _slowly(TritonPythonModel.execute)
 CLOSE = 0.20  # medians this close, as a share of the larger, agree
 CLOSE_US = 1500.0  # and times this close
 CLOSE_PER_S = 3.0  # and rates
-WIDE = 5.0  # a tail or a spread is what the machine's noise makes it: so many times as far apart
+WIDE = 5.0  # factor for tails and spreads, which depend on the noise of the machine
 
 VERDICTS = ("agrees", "explained", "differs")
 REPEATED = '{"data": [{"IN": [1, 2, 3], "DELAY": [2, 2, 2], "WAIT": [4]}]}'
@@ -61,16 +61,14 @@ REPEAT_SHAPES = ("--shape", "IN:3", "--shape", "DELAY:3")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is measured, with the options it needs."""
+    """A model to measure, with its options."""
 
     title: str
     name: str
     words: tuple[str, ...] = ()
     batch: int = 1
-    data: str = ""  # of an --input-data file
-    only_grpc: tuple[str, ...] | None = (
-        None  # options without which it cannot be used; over HTTP it is refused
-    )
+    data: str = ""  # content of an --input-data file
+    only_grpc: tuple[str, ...] | None = None  # required options; HTTP is rejected
 
 
 MODELS = (
@@ -85,7 +83,7 @@ MODELS = (
     Model("cached", "cached", ("--input-data", "zero")),
     Model("failing", "fail"),
 )
-CALLED = {"addsub", "addsub_b"}  # by the ensemble and the BLS model
+CALLED = {"addsub", "addsub_b"}  # called by the ensemble and the BLS model
 LOADS = {
     "concurrency 1": ("--concurrency-range", "1"),
     "concurrency 4": ("--concurrency-range", "4"),
@@ -112,9 +110,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A figure that is another one on purpose."""
+    """A figure that differs on purpose."""
 
-    figure: str  # a pattern of its whole name
+    figure: str  # pattern of its full name
     reason: str
     holds: Callable[[Cell], bool] = lambda cell: True
 
@@ -126,22 +124,22 @@ RULINGS = (
     ),
     Ruling(
         r"Client: (Avg latency.*|p\d+ latency)|CSV: (p\d+ latency|Avg latency|.*Send/Recv)",
-        "by rate ours counts from when a request was due",
+        "by rate ours counts from the time a request was due",
         lambda cell: cell.is_by_rate,
     ),
     Ruling(
         r"Server: Avg request latency, (overhead|queue|compute)",
-        "members of ours are weighted by their calls, and what the model computes itself is no overhead",
+        "our members are weighted by their calls, and the model's own computation is not overhead",
         lambda cell: cell.model.title in ("BLS", "ensemble"),
     ),
     Ruling(
         r"CSV: (Network\+Server Send/Recv|Server (Queue|Compute \w+))",
-        "theirs is the model's own share; ours has its members' in it",
+        "theirs is the model's own share; ours includes its members",
         lambda cell: cell.model.title in ("BLS", "ensemble"),
     ),
     Ruling(
         r"Server addsub\w*: Avg request latency(, queue)?",
-        "requests queue before one of the two members, by chance before this or that one",
+        "requests queue at one of the two members at random",
         lambda cell: cell.model.title == "ensemble" and cell.load == "concurrency 4",
     ),
     Ruling(
@@ -149,7 +147,7 @@ RULINGS = (
         "nothing is planted into the cache: the client that costs less gets more answers",
         lambda cell: cell.model.title == "cached" and not cell.is_by_rate,
     ),
-    Ruling(r"Client: Avg send request rate", "said only where more than 1 % were delayed"),
+    Ruling(r"Client: Avg send request rate", "shown only if more than 1 % were delayed"),
 )
 
 
@@ -176,9 +174,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """How the two are started, in a folder for their files."""
+    """How to start the two tools, and the folder for their files."""
 
-    addresses: Mapping[str, str]  # of the server, by protocol
+    addresses: Mapping[str, str]  # addresses of the server by protocol
     folder: Path
     window_ms: int
     commands: Mapping[str, tuple[Sequence[str], Mapping[str, str]]] = field(default_factory=dict)
@@ -226,7 +224,7 @@ def _outcome(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int,
 
 
 def judge(cell: Cell, ours: Sequence[Run], theirs: Sequence[Run]) -> Iterator[Row]:
-    """What a cell's runs say: exit codes, our counts, and every figure that theirs has."""
+    """Judge the runs of a cell: exit codes, our counts, and every figure that the real tool has."""
     mine, other = ({run.code for run in runs} for runs in (ours, theirs))
     yield Row(cell, "exit code", _codes(mine), _codes(other), "agrees" if mine == other else "differs")
     if any(run.code for run in (*ours, *theirs)):
@@ -241,12 +239,12 @@ def _codes(found: set[int]) -> str:
 
 
 def _counted(cell: Cell, runs: Sequence[Run]) -> Row:
-    """Requests that only one side counted, in the worst run, and how many were under way at once."""
+    """Row of the requests that only one side counted, in the worst run, and the number in flight."""
     rows = [(_difference(run.figures), outstanding(cell, run.figures)) for run in runs]
     difference, allowed = max(rows, key=lambda row: row[0] - row[1])
     verdict = "agrees" if difference <= allowed else "differs"
     return Row(
-        cell, "requests only client or server counted", f"{difference:g}", f"at most {allowed:g}", verdict
+        cell, "requests counted by client or server only", f"{difference:g}", f"at most {allowed:g}", verdict
     )
 
 
@@ -255,7 +253,7 @@ def _difference(figures: Mapping[str, float]) -> float:
 
 
 def outstanding(cell: Cell, figures: Mapping[str, float]) -> float:
-    """How many requests are on their way, or end while counters are read, at both ends of the measured time."""
+    """Number of requests in flight, or ending while counters are read, at both ends of the measured time."""
     if not cell.is_by_rate:
         rate = figures["Client: Request count"] / (duration_s(figures, cell.model.batch) or math.inf)
         return 2 * (float(cell.load.split()[1]) + math.floor(rate * READING_S))
@@ -264,7 +262,7 @@ def outstanding(cell: Cell, figures: Mapping[str, float]) -> float:
 
 
 def _values(cell: Cell, name: str, runs: Sequence[Run]) -> list[float]:
-    """Of each run that has the figure; counts per second, as the tools' windows are not of the same length."""
+    """Values of the runs that have the figure; counts are per second, since the tools' windows differ in length."""
     found = [run.figures for run in runs if name in run.figures]
     if not name.endswith(" count"):
         return [figures[name] for figures in found]
@@ -309,7 +307,7 @@ def cells(models: Sequence[str], protocols: Sequence[str]) -> Iterator[Cell]:
 
 
 def compare(tools: Tools, chosen: Sequence[Cell], rounds: int, most: int) -> Iterator[Row]:
-    """A cell in which something differs is measured again, up to `most` rounds: noise passes, a meaning does not."""
+    """Compare each cell; a cell with a difference is measured again, up to `most` rounds, to rule out noise."""
     for cell in chosen:
         ours: list[Run] = []
         theirs: list[Run] = []
@@ -328,7 +326,7 @@ def _summary(rows: Sequence[Row]) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """What differs and what is explained, cell by cell; then how many agree."""
+    """Format the figures that differ or are explained, by cell, and the number that agree."""
     lines = [
         "| model | protocol | load | figure | ours | theirs | verdict |",
         "|---|---|---|---|---|---|---|",
@@ -344,7 +342,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def plant(folder: Path, repositories: Sequence[Path]) -> Path:
-    """A repository of the models and of those they call, each slower than it was."""
+    """Write a repository of the models and of those they call, each slowed down."""
     models = folder / "models"
     for name in {model.name for model in MODELS} | CALLED:
         (source,) = (repository / name for repository in repositories if (repository / name).is_dir())
@@ -389,7 +387,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.side_by_side", description="Our perf_analyzer beside the real one."
+        prog="python -m benchmarks.side_by_side", description="Our perf_analyzer next to the real one."
     )
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help="runs of each tool (default 2)")
     parser.add_argument(

@@ -1,8 +1,8 @@
-"""A soak: half an hour of load in a compressed form, with an eye on ourselves. `python -m benchmarks.soak`.
+"""Soak test of the client: half an hour of load in a tenth of the time. `python -m benchmarks.soak`.
 
-Two classes at fixed rates go through the ready scenario `soak`, `PACE` times as fast and with as many times the rate,
-so that as many requests are sent as in all of its time. Meanwhile the memory of every process of ours is looked at.
-What it takes after the first of the six parts must not grow by more than 2 %, and our own lag must not drift.
+Two classes at fixed rates run the built-in scenario `soak`, `PACE` times as fast and with `PACE` times the rate, so
+that the number of requests is the same. The memory of every client process is sampled. It must not grow by more than
+2 % after the first of the six parts, and the lag of sends must not drift.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.watcher import Watcher
 
 GROWTH = 0.02
-DRIFT = 1.25  # times the lag of the first parts,
-SLACK_US = 50.0  # and so much more
+DRIFT = 1.25  # allowed lag, relative to the first parts,
+SLACK_US = 50.0  # plus this slack
 LOOK_S = 0.5
 RATE = 40.0  # requests per second of both classes, before the pace
 MODELS = (WeightedModel("simple", 3.0), WeightedModel("identity_fp32", 1.0))
@@ -37,15 +37,15 @@ class Part:
     """One part of the soak."""
 
     name: str
-    memory: Mapping[str, int]  # the most of each process, bytes
-    lag_us: float  # p50 of how long after they were due requests were sent
+    memory: Mapping[str, int]  # maximum of each process, in bytes
+    lag_us: float  # p50 of the lateness of sends
     requests: int
     failed: int
 
 
 @dataclass(slots=True)
 class Memory:
-    """The most memory of each process since it was asked for, seen by a thread."""
+    """A thread that samples the maximum memory of each process since the last query."""
 
     roles: dict[int, str] = field(default_factory=dict)
     _most: dict[str, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Memory:
 
 
 class Parts(Watcher):
-    """Notes every part as it ends."""
+    """Records every part when it ends."""
 
     def __init__(self, memory: Memory) -> None:
         self.parts: list[Part] = []
@@ -104,7 +104,7 @@ def _line(part: Part) -> str:
 
 
 def problems(parts: Sequence[Part]) -> list[str]:
-    """What is not as it was; the first part is the warm-up of our own memory."""
+    """Describe what has grown or drifted; the first part is a warm-up."""
     found = []
     if len(parts) < 3:
         return ["too few parts to compare"]
@@ -118,7 +118,7 @@ def problems(parts: Sequence[Part]) -> list[str]:
     early = statistics.median(part.lag_us for part in parts[:third])
     late = statistics.median(part.lag_us for part in parts[-third:])
     if late > early * DRIFT + SLACK_US:
-        found.append(f"our own lag went from {early:.0f} to {late:.0f} us")
+        found.append(f"the lag of sends went from {early:.0f} to {late:.0f} us")
     failed = sum(part.failed for part in parts)
     return [*found, f"{failed:,} requests failed"] if failed else found
 
@@ -146,7 +146,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description="A soak of ourselves.")
     parser.add_argument("--minutes", type=float, default=30.0, help="of load (default 30)")
-    parser.add_argument("--pace", type=float, default=10.0, help="how many times as fast (default 10)")
+    parser.add_argument("--pace", type=float, default=10.0, help="speed-up factor (default 10)")
     asked = parser.parse_args()
     began = time.monotonic()
     with EmbeddedTriton(load_models=tuple(row.model for row in MODELS)) as server:

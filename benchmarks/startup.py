@@ -1,6 +1,6 @@
-"""CPU that a command and its worker have spent when their first inference request goes out.
+"""CPU time of a command and its worker until their first inference request.
 
-A relay stands before the server and stops the command's processes at that moment, so that wall time does not matter.
+A relay in front of the server stops the command's processes at that moment, so that wall time does not matter.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 DEADLINE_S = 60.0
 NS_PER_S = 1e9
-_INFERENCE = (b"/infer ", b"ModelInfer")  # how the path of the request ends, over HTTP and gRPC
+_INFERENCE = (b"/infer ", b"ModelInfer")  # end of the request's path over HTTP and gRPC
 _CHUNK = 65536
 _NOT_INHERITED = ("OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
 
 
 def startup_cpu(name: str) -> Callable[[Setting], AbstractContextManager[Contest]]:
-    """Our command alone, against Triton's `simple`."""
+    """CPU time before the first request of our command to Triton's `simple`."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -52,14 +52,14 @@ def startup_cpu(name: str) -> Callable[[Setting], AbstractContextManager[Contest
                     return _spent(command, relay, _environment(Path(folder), keeps=not setting.is_smoke))
 
             if not setting.is_smoke:
-                ours()  # the first start compiles what is imported
+                ours()  # the first start compiles the imported modules
             yield Contest(ours)
 
     return opened
 
 
 def _environment(folder: Path, *, keeps: bool) -> dict[str, str]:
-    """That of an installed program: nobody else has limited the threads, and bytecode is kept, in the folder."""
+    """Environment of an installed program: no limit on threads, and bytecode is cached in the folder."""
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     bytecode = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")} if keeps else {}
     return {**inherited, "INFEROMETER_STORE": str(folder / "store"), **bytecode}
@@ -87,7 +87,7 @@ def _spent(command: list[str], relay: "_Relay", environment: dict[str, str]) -> 
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """Of all its threads, to the nanosecond, and of the processes that it has waited for."""
+    """CPU time of all its threads, in nanosecond resolution, and of the processes that it has waited for."""
     tasks = Path(f"/proc/{process.pid}/task").iterdir()
     own_ns = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
     times = process.cpu_times()
@@ -95,7 +95,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 class _Relay:
-    """Passes bytes on in both directions until an inference request comes, and then stops who sent it."""
+    """Forwards bytes in both directions until an inference request arrives, then stops its sender."""
 
     def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")
@@ -119,7 +119,7 @@ class _Relay:
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        with contextlib.suppress(OSError):  # the thread may be awake, and have seen it
+        with contextlib.suppress(OSError):  # the thread may already have noticed
             socket.create_connection((LOOPBACK, self._port)).close()
         self._thread.join()
 

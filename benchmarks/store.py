@@ -1,4 +1,4 @@
-"""A store of many runs: how long a list and its page take, and the memory; `python -m benchmarks.store 10000` alone."""
+"""Time and memory of listing a store with many runs; run it alone with `python -m benchmarks.store 10000`."""
 
 import contextlib
 import http.client
@@ -35,7 +35,7 @@ KIB_PER_MIB = 1024
 
 
 def store_bar(figure: str) -> Callable[[Setting], AbstractContextManager[Contest]]:
-    """`figure` is the one of the report that is judged; the others are shown."""
+    """Judge one figure of the report; the others are shown."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -50,7 +50,7 @@ def store_bar(figure: str) -> Callable[[Setting], AbstractContextManager[Contest
 
 @cache
 def _report(count: int, rounds: int) -> dict[str, Any]:
-    """One run serves all bars."""
+    """Run once for all bars."""
     ended = run([sys.executable, "-m", "benchmarks.store", str(count), str(rounds)], timeout_s=300)
     try:
         found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
@@ -92,7 +92,7 @@ def _p95(ordered: Sequence[float]) -> float:
 
 
 def _page_times(store: Path, rounds: int, *, least: int) -> tuple[list[float], float]:
-    """How long the page of runs takes each time, ordered, and the most memory that its process needed."""
+    """Sorted times of the page of runs, and the peak memory of its process."""
     with pages(store) as place:
         connection = http.client.HTTPConnection(place.url.removeprefix("http://"), timeout=60)
         connection.request("GET", place.page().removeprefix(place.url))
@@ -108,7 +108,7 @@ def _page_times(store: Path, rounds: int, *, least: int) -> tuple[list[float], f
             text = reply.read().decode()
             times.append(time.perf_counter() - begun)
             if reply.status != 200 or text.count("/runs/") < least:
-                raise SystemExit(f"the page of runs is not there: {reply.status}")
+                raise SystemExit(f"the page of runs cannot be loaded: {reply.status}")
         connection.close()
         with open(f"/proc/{place.pid}/status") as file:
             peak_kib = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
@@ -124,7 +124,7 @@ def _list_s(store: Store, chosen: RunFilter, order: str, number: int) -> float:
 
 
 def _plant(store: Store, number: int) -> None:
-    """A run as `measure -c 1,2,4,8` leaves it."""
+    """Write a run like that of `measure -c 1,2,4,8`."""
     folder = RunFolder(store.folder / "runs" / f"{(number * 2654435761) % 2**32:08x}")
     folder.path.mkdir(parents=True)
     begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=10 * number)

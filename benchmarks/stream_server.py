@@ -1,12 +1,12 @@
-"""An OpenAI-style chat server of exact timing: `python -m benchmarks.stream_server`, which prints its port and serves.
+"""An OpenAI-style chat server with exact timing: `python -m benchmarks.stream_server` prints its port and serves.
 
 Every answer has TOKENS tokens, the first FIRST_NS after the request was read, the others GAP_NS apart. All events are
-rendered beforehand. Since every stream waits the same times, no wheel and no heap is needed: first tokens are due in
-the order of their requests, later ones in the order in which the tokens before them were due, so two queues have all
-due times in order. Times are absolute: a late token does not delay the next one.
+rendered in advance. Since every stream has the same delays, two queues are enough, without a timer wheel or a heap:
+first tokens are due in the order of their requests, later ones in the order of the tokens before them. Times are
+absolute: a late token does not delay the next one.
 
-`GET /truth` tells what was really sent since the last such call, so that an error of a client is not taken for one of
-this server, nor the other way round.
+`GET /truth` returns what was sent since the last such call, so that errors of a client can be distinguished from
+errors of this server.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ PROMPT_TOKENS = 20
 MODEL = "exact"
 
 _AT_ONCE = (
-    32  # tokens sent before sockets are looked at again: a request must not wait for a thousand of them
+    32  # tokens sent before sockets are polled again, so that a request does not wait for a thousand of them
 )
 _IDLE_NS = 100_000_000
 _READ_SIZE = 65536
@@ -48,7 +48,7 @@ NOTHING: Quantiles = (0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What was sent, and how far behind the time it was due."""
+    """What was sent, and its delay behind the due times."""
 
     streams: int = 0
     tokens: int = 0
@@ -62,7 +62,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One whole stream: when its request was read, and when each token had left."""
+    """One complete stream: the time its request was read, and the send time of each token."""
 
     read_ns: int
     times: tuple[int, ...]
@@ -118,7 +118,7 @@ def _document(choices: list[object], **more: object) -> bytes:
 
 
 def pieces() -> tuple[bytes, ...]:
-    """One per token: the head goes with the first, the reason for the end and the usage with the last."""
+    """One piece per token: the head comes with the first, the finish reason and the usage with the last."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     usage = {
         "prompt_tokens": PROMPT_TOKENS,
@@ -142,19 +142,19 @@ def _answer(document: object, status: str = "200 OK") -> bytes:
 
 
 class _Stream:
-    """An answer on its way."""
+    """An answer in progress."""
 
     __slots__ = ("connection", "number", "read_ns", "times")
 
     def __init__(self, connection: "_Connection", read_ns: int) -> None:
         self.connection = connection
-        self.number = 0  # of the next token
+        self.number = 0  # index of the next token
         self.read_ns = read_ns
         self.times: list[int] = []
 
 
 class _Connection:
-    """A client's connection, with what has come of its next request."""
+    """A client's connection, with the received part of its next request."""
 
     __slots__ = ("_pending", "_server", "is_open", "send", "socket")
 
@@ -201,7 +201,7 @@ class _Connection:
 
 
 class StreamServer:
-    """Listens on a loopback port of its own."""
+    """A server on a free loopback port."""
 
     def __init__(self) -> None:
         self.reactor = EpollReactor(monotonic_ns)
@@ -210,7 +210,7 @@ class StreamServer:
         self.reactor.add(self._listener.fileno(), READ, self._accept)
         self.port: int = self._listener.getsockname()[1]
         self._first: deque[tuple[int, _Stream]] = deque()  # due time of its first token, stream
-        self._next: deque[tuple[int, _Stream]] = deque()  # the same for later tokens
+        self._next: deque[tuple[int, _Stream]] = deque()  # the same for the later tokens
         self._pieces = pieces()
         self._sent: list[Sent] = []
         self._cut = 0
@@ -255,7 +255,7 @@ class StreamServer:
     # --- tokens
 
     def _send_due(self) -> int:
-        """Send what is due, and say when to come again."""
+        """Send all due tokens and return the time until the next one."""
         first, later, pieces, clock = self._first, self._next, self._pieces, monotonic_ns
         now = clock()
         for _ in range(_AT_ONCE):
@@ -296,7 +296,9 @@ def _reply(connection: _Connection, answer: bytes) -> None:
 def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with contextlib.suppress(PermissionError):  # the tools may use every core; the clock goes first
+    with contextlib.suppress(
+        PermissionError
+    ):  # the tools may use every core; the server's timing has priority
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     server = StreamServer()
     print(server.port, flush=True)

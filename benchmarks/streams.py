@@ -1,7 +1,7 @@
-"""Streams of tokens: our tool, aiperf and guidellm against a server of exact timing that says what it really sent.
+"""Token streams: our tool, aiperf and guidellm against a server with exact timing that reports what it sent.
 
-The server has a core of its own and, where that is allowed, the highest priority; the tools may use what is left. A run
-of a tool serves all bars of its number of streams.
+The server has its own core and, if allowed, the highest priority; the tools may use the other cores. One run of a tool
+serves all bars with the same number of streams.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from benchmarks.stream_server import MODEL, PROMPT_TOKENS, TOKENS, Quantiles, Tr
 OURS, AIPERF, GUIDELLM = "ours", "aiperf", "guidellm"
 ENVIRONMENTS = {
     AIPERF: ("aiperf==0.13.*",),
-    GUIDELLM: ("guidellm==0.7.*", "torch==2.13.0"),  # without a pin torch brings gigabytes of CUDA
+    GUIDELLM: ("guidellm==0.7.*", "torch==2.13.0"),  # without a pin, torch installs gigabytes of CUDA
 }
-LENGTHS = {20: 20, 200: 10, 1000: 4}  # answers per stream in a run; those of a short run are one per stream
-_MOST_LATE_MS = 1.0  # of half of the server's tokens: beyond, nothing can be said about clients
+LENGTHS = {20: 20, 200: 10, 1000: 4}  # answers per stream in a run; a short run has one per stream
+_MOST_LATE_MS = 1.0  # median lateness of the server's tokens above which clients cannot be judged
 _LEAST_ERROR_MS = 0.001
 _WORDS = 2000
 _TIMEOUT_S = 900
@@ -36,21 +36,21 @@ _TIMEOUT_S = 900
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a tool says."""
+    """Figures reported by a tool."""
 
     ttft_ms: Quantiles
     tokens_per_s: float
-    gap_ms: Quantiles  # of the mean gap of each stream, as all tools have it
+    gap_ms: Quantiles  # quantiles of the mean gap per stream, which all tools report
     is_client_limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRun:
-    """What a tool said of a run, what the server sent meanwhile, and what a token cost."""
+    """The figures of a tool, what the server sent during the run, and the cost of a token."""
 
     said: Figures
     truth: Truth
-    cpu_us: float  # for one more token
+    cpu_us: float  # per additional token
     cpu_s: float
 
     @property
@@ -67,7 +67,7 @@ class StreamRun:
 
     @property
     def says_so(self) -> float:
-        """1 when the result says that the client was the limit."""
+        """1 if the result says that the client was the limit, else 0."""
         return float(self.said.is_client_limited)
 
     def sample(self, judged: str) -> Sample:
@@ -86,7 +86,7 @@ class StreamRun:
 
 
 def error_ms(said: Quantiles, true: Quantiles) -> float:
-    """Of the p50 or of the p90, whichever is further off: noise that goes both ways leaves a median alone."""
+    """Error of the p50 or the p90, whichever is larger: symmetric noise does not affect a median."""
     return max(_LEAST_ERROR_MS, *(abs(one - other) for one, other in zip(said, true, strict=True)))
 
 
@@ -95,7 +95,7 @@ def error_ms(said: Quantiles, true: Quantiles) -> float:
 
 @contextlib.contextmanager
 def stream_server() -> Iterator[str]:
-    """The address of one that runs on a core of its own while the context lasts."""
+    """Run the server on its own core while the context lasts; yield its address."""
     with pinned(two_cores().server):
         child = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.stream_server"],
@@ -108,7 +108,7 @@ def stream_server() -> Iterator[str]:
         assert child.stdout is not None
         port = child.stdout.readline().strip().decode()
         if not port:
-            raise BenchError("the server of exact timing does not start")
+            raise BenchError("the server with exact timing does not start")
         yield f"http://127.0.0.1:{port}"
     finally:
         end_group(child.pid)
@@ -116,7 +116,7 @@ def stream_server() -> Iterator[str]:
 
 
 def told(address: str) -> Truth:
-    """What the server sent since this was asked last."""
+    """Return what the server sent since the last call."""
     with urllib.request.urlopen(f"{address}/truth", timeout=60) as reply:
         return Truth(**json.load(reply))
 
@@ -126,7 +126,7 @@ def told(address: str) -> Truth:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a tool is asked to do, and a folder for what it writes."""
+    """The load for a tool, and a folder for its output."""
 
     address: str
     streams: int
@@ -233,7 +233,7 @@ TOOLS: Mapping[str, tuple[Callable[[Task], Sequence[str]], Callable[[Task], Figu
 
 
 def tokenizer() -> Path:
-    """A folder with a tokenizer of whole words, which both others need for making prompts; nothing is fetched."""
+    """Create a folder with a word tokenizer, which the other tools need for prompts; nothing is downloaded."""
     folder = PARTS / "tokenizer"
     if not (folder / "tokenizer_config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ def run_tool(tool: str, task: Task, cores: frozenset[int] | None = None) -> tupl
     command, figures = TOOLS[tool]
     task.folder.mkdir(exist_ok=True)
     words = command(task)
-    told(task.address)  # what came before is not of this run
+    told(task.address)  # discard what was sent before this run
     ended = run(words, timeout_s=_TIMEOUT_S, cores=cores)
     sent = told(task.address)
     if sent.streams < task.requests:
@@ -294,13 +294,13 @@ def _measure(tool: str, address: str, streams: int, setting: Setting) -> StreamR
 
 @dataclass(frozen=True, slots=True)
 class StreamRuns:
-    """All runs at a number of streams, by tool. A bar takes those that others had measured, then measures more."""
+    """All runs with a number of streams, by tool. A bar reuses the runs of other bars before it measures more."""
 
     streams: int
     runs: dict[str, list[StreamRun]] = field(default_factory=lambda: {tool: [] for tool in TOOLS})
 
     def bar(self, rival: str, judged: str) -> Open:
-        """Ours against the rival's, in that property of their runs."""
+        """Bar that compares a property of our runs with the rival's."""
 
         @contextlib.contextmanager
         def opened(setting: Setting) -> Iterator[Contest]:
@@ -329,7 +329,7 @@ def _thousand(address: str, requests: int, folder: Path, setting: Setting) -> Ta
 
 @contextlib.contextmanager
 def one_core_rate(setting: Setting) -> Iterator[Contest]:
-    """Tokens a second that we take from a thousand streams, with all our processes on one core."""
+    """Tokens per second received from a thousand streams, with all our processes on one core."""
 
     def measure() -> Sample:
         with tempfile.TemporaryDirectory() as folder:
@@ -343,7 +343,7 @@ def one_core_rate(setting: Setting) -> Iterator[Contest]:
 
 @contextlib.contextmanager
 def shared_core(setting: Setting) -> Iterator[Contest]:
-    """The same beside a program that keeps the core busy: whether the result says that we were the limit."""
+    """The same while another program keeps the core busy: whether the result says that the client was the limit."""
 
     def measure() -> Sample:
         with tempfile.TemporaryDirectory() as folder, _busy(two_cores().load):

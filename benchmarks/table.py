@@ -1,4 +1,4 @@
-"""All bars. A new one is a new row."""
+"""Table of all bars."""
 
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction

@@ -1,9 +1,9 @@
-"""How often the trend and the gate are wrong, and how often they find what was planted:
-`python -m benchmarks.trend [HISTORIES] [SEED]`.
+"""False alarms and detections of the trend and the gate: `python -m benchmarks.trend [HISTORIES] [SEED]`.
 
-Histories without a change, of 5 to 200 runs with different kinds of noise: how many show one. Histories with one
-planted change: how many show it, between the right two runs, and how many show more. New runs like the old ones: how
-many the gate suspects and fails; new runs that are 8 % worse: how many it fails alone, and with a second one.
+For histories without a change, of 5 to 200 runs with different kinds of noise: how many show one. For histories with
+one planted change: how many show it between the right two runs, and how many show more. For new runs like the old
+ones: how many the gate suspects and fails. For new runs that are 8 % worse: how many it fails alone, and with a second
+run.
 """
 
 import sys
@@ -24,21 +24,21 @@ Chance = np.random.Generator
 SEED = 18
 LENGTHS = (5, 6, 8, 12, 20, 21, 40, 80, 200)
 PLANTED = 0.08
-FIGURES = 3  # judged by a gate
+FIGURES = 3  # number of figures that a gate judges
 
 
 def _drifting(chance: Chance, count: int) -> Logs:
-    """The noise of a run grows to its double over the history, as when runs become shorter."""
+    """The noise of a run doubles over the history, as if runs became shorter."""
     return chance.normal(size=count) * np.linspace(1, 2, count)
 
 
 def _spikes(chance: Chance, count: int) -> Logs:
-    """One run in ten is spoiled by something else."""
+    """One run in ten is disturbed by something else."""
     return chance.normal(size=count) + (chance.random(count) < 0.1) * chance.exponential(8, size=count)
 
 
 def _related(chance: Chance, count: int) -> Logs:
-    """Neighbours resemble each other (correlation 0.3): what no promise covers."""
+    """Neighbouring runs are correlated (0.3), which the stated error rate does not cover."""
     found = chance.normal(size=count)
     for place in range(1, count):
         found[place] = 0.3 * found[place - 1] + np.sqrt(1 - 0.09) * found[place]
@@ -56,7 +56,7 @@ NOISES: Mapping[str, Callable[[Chance, int], Logs]] = {
 
 
 def history(logs: Logs, chance: Chance | None = None) -> tuple[TrendPoint, ...]:
-    """Runs with these logarithms; their own intervals are far too narrow, as usual."""
+    """History of runs with these logarithms; their own intervals are far too narrow, as usual."""
     values = 1000 * np.exp(logs)
     narrow = 0.002 if chance is None else 0.002 * np.exp(chance.normal())
     return tuple(
@@ -77,7 +77,7 @@ def false_alarms(noise: str, length: int, histories: int, seed: int) -> float:
 
 
 def planted(noise: str, sd: float, length: int, place: int, histories: int, seed: int) -> tuple[float, ...]:
-    """Shares that show a change, show it at the right place, and show more than one."""
+    """Shares of histories that show a change, show it at the right place, and show more than one."""
     chance = np.random.default_rng((seed, length, place))
     found = at = more = 0
     for _ in range(histories):
@@ -91,11 +91,13 @@ def planted(noise: str, sd: float, length: int, place: int, histories: int, seed
 
 
 def gated(noise: str, sd: float, length: int, histories: int, seed: int, worse: float) -> tuple[float, ...]:
-    """Shares of a new run that is suspected, that fails, and of two new runs that fail together."""
+    """Shares of single new runs that are suspected and that fail, and of pairs of new runs that fail."""
     chance = np.random.default_rng((seed, length))
     suspected = alone = together = 0
     for _ in range(histories):
-        rows = [-sd * NOISES[noise](chance, length + 2) for _ in range(FIGURES)]  # long tails are bad
+        rows = [
+            -sd * NOISES[noise](chance, length + 2) for _ in range(FIGURES)
+        ]  # long tails are on the bad side
         for row in rows:
             row[length:] += np.log1p(-worse)
         outcomes = [_outcome(rows, length, new) for new in (1, 2)]
@@ -120,7 +122,7 @@ def _outcome(rows: list[Logs], length: int, new: int) -> str:
 
 def main(histories: int, seed: int) -> None:
     with Pool() as pool:
-        print(f"Histories without a change that show one; promised: {FALSE_ALARMS:.1%}")
+        print(f"Histories without a change that show one; target: {FALSE_ALARMS:.1%}")
         print(f"{'runs':>6}" + "".join(f"{name:>11}" for name in NOISES))
         for length in LENGTHS:
             tasks = [(name, length, histories, seed) for name in NOISES]

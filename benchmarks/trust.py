@@ -255,7 +255,9 @@ CONTESTS = (
     _Contest("sleeper", "20 ms asleep, one in flight", ONE, "throughput", 50, "/s", "Throughput"),
     _Contest("sleeper", "20 ms asleep, 4 in flight", FOUR, "mean", 80, "ms", "Avg latency"),
     _Contest("pair", "20 ms on 2 instances, 4 in flight", FOUR, "throughput", 100, "/s", "Throughput"),
-    _Contest("staller", "frozen for 0.1 s of every second, 100/s", PER_SECOND, "p99", 91, "ms", "p99 latency"),
+    _Contest(
+        "staller", "frozen for 0.1 s of every second, 100/s", PER_SECOND, "p99", 91, "ms", "p99 latency"
+    ),
 )
 
 
@@ -324,8 +326,12 @@ def page(machine: Machine, parts: Sequence[tuple[str, str, str]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trust", description=__doc__)
-    parser.add_argument("--searches", type=int, default=100, help="searches per server (default: %(default)s)")
-    parser.add_argument("--levels", type=int, default=60, help="levels per row of long answers (default: %(default)s)")
+    parser.add_argument(
+        "--searches", type=int, default=100, help="searches per server (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--levels", type=int, default=60, help="levels per row of long answers (default: %(default)s)"
+    )
     parser.add_argument("--without-triton", action="store_true", help="leave out the rows of the real server")
     options = parser.parse_args()
     busy = [busy_cores()]

@@ -1,9 +1,9 @@
 """The tuner against model-analyzer's exhaustive search: both tune one model on the same real Triton.
 
-The model holds an instance for 10 ms and 1 ms per row (a sleep, so that the machine's cores do not decide). The space
-has 16 variants and the default, each at seven loads: 119 configurations. model-analyzer walks all of them with NVIDIA's
-perf_analyzer, both as they come; ours decides itself what to measure. Judged is the wall time of the whole commands;
-shown is what the two answers do when they are measured again, by turns.
+The model occupies an instance for 10 ms plus 1 ms per row (a sleep, so that the number of cores does not matter). The
+space has 16 variants and the default, each at seven loads: 119 configurations. model-analyzer measures all of them with
+NVIDIA's perf_analyzer, both with default settings; our tuner chooses what to measure. The bar judges the wall time of
+the whole commands, and shows the throughput of the two answers, measured again in turns.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ instance_group [ { kind: KIND_CPU count: 1 } ]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tuner recommends."""
+    """The recommendation of a tuner."""
 
     config: Any
     concurrency: int
@@ -66,7 +66,7 @@ class Answer:
 
 @contextlib.contextmanager
 def tuner(setting: Setting) -> Iterator[Contest]:
-    """Wall time to a recommendation, ours against model-analyzer brute."""
+    """Wall time to a recommendation, ours against model-analyzer's brute-force search."""
     from inferometer.server.embedded import EmbeddedTriton
 
     answers: dict[str, Answer] = {}
@@ -96,7 +96,7 @@ def _models(folder: Path) -> Path:
 
 
 def our_words(address: str) -> list[str]:
-    """Our command: the space that model-analyzer walks."""
+    """Arguments of our command for the same space as model-analyzer."""
     return [
         *("tune", "-m", "W", "-u", address, "--slo", f"p99<{LIMIT_MS:g}ms"),
         *("--instances", f"{INSTANCES[0]}:{INSTANCES[-1]}", "--max-batch", f"{BATCHES[0]}:{BATCHES[-1]}"),
@@ -182,7 +182,7 @@ def _yaml() -> str:
 
 
 def _quality(address: str, ours: Answer | None, theirs: Answer) -> dict[str, float]:
-    """Our answer's throughput over theirs, both measured again by our engine, by turns."""
+    """Ratio of our answer's throughput to theirs, both measured again by our engine, in turns."""
     if ours is None:
         return {}
     rates: dict[str, list[float]] = {"ours": [], "theirs": []}
@@ -209,7 +209,7 @@ def _rate(address: str, answer: Answer) -> float:
 
 
 def _model_analyzer() -> Path:
-    """In an environment of its own: its dependencies are not ours."""
+    """Install model-analyzer into its own environment, since its dependencies conflict with ours."""
     home = PARTS / f"model-analyzer-{VERSION}"
     program = home / "bin" / "model-analyzer"
     if program.exists():

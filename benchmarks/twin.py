@@ -1,13 +1,13 @@
-"""`python -m benchmarks.twin --folder F`: a twin of the real Triton, fitted at concurrency 1 to 8, at loads held out.
+"""`python -m benchmarks.twin --folder F`: check a twin of the real Triton, fitted at concurrency 1 to 8, at other loads.
 
 Five servers: the three planted pipelines (one slow step, one that forms no batches, one that has too few cores), the
-image ensemble, and one with all of them for mixes of two models at the same time. Held out are other concurrencies,
-rates, mixes, and settings that were not measured: 57 points, 40 where the packages of the image models are missing.
+image ensemble, and one with all of them for mixes of two models at the same time. The held-out points are other
+concurrencies, rates, mixes and settings: 57 points, or 40 if the packages of the image models are missing.
 
-What is in the folder is not measured again, so a run that was ended goes on where it was. The whole takes about twelve
-minutes on a machine of its own; `--only NAME` runs one server, in at most five minutes, so that several can run at once
-on cores of their own, each with its own folder; but not the image ensemble and the mixes, whose images slow each other
-down on any cores. `--judge F F ...` judges what was measured, without any server.
+Results in the folder are not measured again, so an interrupted run resumes. A full run takes about twelve minutes on a
+dedicated machine. `--only NAME` runs one server in at most five minutes, so that several can run at once on separate
+cores, each with its own folder; but not the image ensemble and the mixes, whose images slow each other down on any
+cores. `--judge F F ...` judges the results in the folders, without any server.
 """
 
 import argparse
@@ -52,7 +52,7 @@ from inferometer.twin.check import measure_together
 from inferometer.twin.twin import LoadForecast
 from tests.support.planted import plant
 
-SETTLING_S = 1.0  # before each load, so that a cold start is in no figure
+SETTLING_S = 1.0  # before each load, so that a cold start affects no figure
 DEADLINE_S = 60.0
 _WHOLE_TIME = 1e-6  # a precision that is never reached
 
@@ -67,7 +67,7 @@ class Bench:
     folder: Path
     server: EmbeddedTriton
     data: DataOptions
-    scale: float = 1.0  # of durations
+    scale: float = 1.0  # factor for durations
 
     def options(self, load: ModelLoad) -> Options:
         given: dict[str, Any] = {"model": load.model, "url": self.server.http_address, **dict(load.given)}
@@ -81,7 +81,7 @@ class Bench:
         return asked("measure", given)
 
     def kept(self, name: str, measure: Callable[[], Sequence[Result]], count: int = 1) -> list[Result]:
-        """From the files of an earlier run, or measured now; all of them, or none is kept."""
+        """Results from the files of an earlier run, or measured now; either all of them are saved or none."""
         paths = [self.folder / f"{name}.{number}.json" for number in range(count)]
         if not all(path.exists() for path in paths):
             print(f"measuring {name} ...", flush=True)
@@ -90,7 +90,7 @@ class Bench:
         return [read(path, Result) for path in paths]
 
     def fitted(self, model: str) -> float:
-        """The loads of the fit are measured; requests per second at the heaviest of them."""
+        """Measure the loads of the fit; return the requests per second at the heaviest load."""
         for name, load in fitted(model):
             results = self.kept(name, partial(measure_together, [self.options(load)], Watcher()))
         found = results[-1].levels[-1].measurement
@@ -107,7 +107,7 @@ class Bench:
 
     @contextmanager
     def _set(self, setting: tuple[str, dict[str, Any]] | None) -> Iterator[None]:
-        """A model with another configuration, and the one it had again."""
+        """Load a model with another configuration while the context lasts, then restore it."""
         if setting is None:
             yield
             return
@@ -138,7 +138,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """Cores of the server and of the client; empty leaves them where they are."""
+    """Cores of the server and of the client; empty means no pinning."""
 
     server: frozenset[int] = frozenset()
     client: frozenset[int] = frozenset()
@@ -150,14 +150,14 @@ class Pinning:
 
 
 def measure(folder: Path, server: str, pinning: Pinning, scale: float) -> None:
-    """All loads of one server that are not in the folder yet."""
+    """Measure all loads of one server that are not in the folder yet."""
     models = models_of(server)
     if not models:
         return
     everywhere = frozenset(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="inferometer-twin-") as place, ExitStack() as stack:
         stack.callback(pin, everywhere)
-        pin(pinning.server or everywhere)  # what the server starts with stays with all that it starts
+        pin(pinning.server or everywhere)  # child processes of the server inherit its affinity
         triton = EmbeddedTriton(
             (plant(Path(place) / "models"), example_repository()),
             load_models=with_steps(models),
@@ -176,7 +176,7 @@ def measure(folder: Path, server: str, pinning: Pinning, scale: float) -> None:
 
 
 def pin(cores: frozenset[int]) -> None:
-    """All threads of this process; those and the processes that it starts from now on inherit it."""
+    """Pin all threads of this process; threads and processes started later inherit it."""
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), cores)
 
@@ -189,13 +189,13 @@ def _listed(cores: frozenset[int]) -> str:
 
 
 def busiest_others(results: Sequence[Result]) -> float:
-    """Cores that other programs kept busy, at the worst load."""
+    """Maximum number of cores that other programs kept busy, over all loads."""
     hosts = [level.host for result in results for level in result.levels if level.host is not None]
     return max((host.others or 0.0 for host in hosts), default=0.0)
 
 
 def report(folders: Sequence[Path], into: Path, words: str = "") -> int:
-    """Each folder has a twin of its own; the verdict is on all points together."""
+    """Report on all folders: one twin per folder, and a verdict on all points together."""
     rows: list[LoadForecast] = []
     results: list[Result] = []
     for folder in folders:
@@ -203,7 +203,7 @@ def report(folders: Sequence[Path], into: Path, words: str = "") -> int:
         api.save(twin, folder / "twin.json")
         answer = replace(twin, command="twin check", forecasts=tuple(found))
         api.save(answer, folder / "check.json")
-        with suppress(ImportError):  # of what makes pages; the figures are worth having without
+        with suppress(ImportError):  # without the page renderer, the figures are still useful
             (folder / "check.html").write_text(api.to_html(answer))
         rows += found
         results += measured
@@ -220,7 +220,7 @@ def report(folders: Sequence[Path], into: Path, words: str = "") -> int:
     found_verdicts = list(verdicts(rows))
     lines += [f"- {'holds' if is_kept else 'DOES NOT HOLD'}: {text}" for is_kept, text in found_verdicts]
     if len(rows) < POINTS:
-        lines.append(f"- these are {len(rows)} points; the promise is about {POINTS} or more")
+        lines.append(f"- these are {len(rows)} points; the target applies to {POINTS} or more")
     text = "\n".join(lines) + "\n"
     (into / "report.md").write_text(text)
     (into / "points.json").write_text(json.dumps(as_json(rows), indent=1) + "\n")
@@ -235,7 +235,7 @@ def _left_out(rows: Sequence[LoadForecast]) -> list[str]:
 
 
 def cores_of(text: str) -> frozenset[int]:
-    """Such as 0-1,4."""
+    """Parse a list of cores such as 0-1,4."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -243,7 +243,7 @@ def cores_of(text: str) -> frozenset[int]:
             found |= set(range(int(first), int(last if dash else first) + 1))
         except ValueError:
             raise argparse.ArgumentTypeError(
-                f"'{text}' is no list of cores; write such as 0-1 or 0,2"
+                f"'{text}' is not a list of cores; write it like 0-1 or 0,2"
             ) from None
     missing = found - os.sched_getaffinity(0)
     if missing or not found:
@@ -257,11 +257,12 @@ def cores_of(text: str) -> frozenset[int]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twin", description=__doc__)
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="times the duration of each load, such as 0.2 for a try"
+        "--scale",
+        type=float,
+        default=1.0,
+        help="factor for the duration of each load, such as 0.2 for a quick run",
     )
-    parser.add_argument(
-        "--folder", type=Path, default=Path("dist/twin"), help="what is measured goes here, and stays"
-    )
+    parser.add_argument("--folder", type=Path, default=Path("dist/twin"), help="folder for the results")
     parser.add_argument(
         "--only", action="append", choices=list(SERVERS), help="one of the servers; repeat for more"
     )
@@ -272,7 +273,7 @@ def main() -> int:
         type=Path,
         nargs="+",
         metavar="FOLDER",
-        help="measure nothing, judge what these folders have",
+        help="measure nothing, judge the results in these folders",
     )
     given = parser.parse_args()
     folder: Path = given.folder

@@ -1,4 +1,4 @@
-"""What the twin is fitted to and judged by: servers, each with its models, and loads that are held out of the fit."""
+"""Loads for fitting and judging the twin: servers with their models, and the held-out loads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from tests.support.planted import NO_BATCHES, NO_CORES, PLANTED, SLOW_FIRST
 FITTED = (1, 2, 4, 8)
 IMAGES = "ensemble_image"
 IMAGE_STEPS = ("preprocessing", "classifier", "postprocessing")
-IMAGE_PACKAGES = ("onnxruntime", "PIL")  # that the steps import
+IMAGE_PACKAGES = ("onnxruntime", "PIL")  # imported by the steps
 MIXES = "mixes"
 SLOW, BATCHES, CORES = SLOW_FIRST.name, NO_BATCHES.name, NO_CORES.name
 MODELS = (SLOW, BATCHES, CORES, IMAGES)
@@ -24,7 +24,7 @@ _TWO = {"instance_group": [{"kind": "KIND_CPU", "count": 2}]}
 
 @dataclass(frozen=True, slots=True)
 class ModelLoad:
-    """The load of one model: its options beside those that all have."""
+    """The load of one model: its options in addition to the common ones."""
 
     model: str
     given: tuple[tuple[str, Any], ...]
@@ -38,7 +38,7 @@ class ModelLoad:
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Loads that run at the same time, under a name for their file; with a setting of a step, if any."""
+    """Loads that run at the same time, the name of their file, and an optional setting of a step."""
 
     name: str
     loads: tuple[ModelLoad, ...]
@@ -46,24 +46,24 @@ class HeldOut:
 
 
 def missing_packages() -> tuple[str, ...]:
-    """Of those that the image ensemble needs."""
+    """Packages of the image ensemble that are not installed."""
     return tuple(name for name in IMAGE_PACKAGES if find_spec(name) is None)
 
 
 def models_of(server: str) -> tuple[str, ...]:
-    """The models that a server can have here: the images only where their packages are."""
+    """Models that a server can have on this machine: the image models only if their packages are installed."""
     is_missing = bool(missing_packages())
     return tuple(name for name in SERVERS[server] if name != IMAGES or not is_missing)
 
 
 def with_steps(models: Sequence[str]) -> tuple[str, ...]:
-    """All that the server has to load."""
+    """All models that the server has to load."""
     steps = {pipeline.name: pipeline.models() for pipeline in PLANTED} | {IMAGES: (IMAGES, *IMAGE_STEPS)}
     return tuple(name for model in models for name in steps[model])
 
 
 def fitted(model: str) -> Iterator[tuple[str, ModelLoad]]:
-    """The loads of the fit under the names of their files; first what a batch costs, where there are batches."""
+    """Loads of the fit by the name of their file; the first one measures the cost of a batch, if there are batches."""
     if model != IMAGES:
         yield f"fit-{model}-b{BATCH}", ModelLoad(model, (("concurrency", 1), ("batch", BATCH)), BATCH_S)
     yield f"fit-{model}", ModelLoad(model, (("concurrency", list(FITTED)),), SECONDS[model])
@@ -79,7 +79,7 @@ def due(model: str, per_s: float, *, is_random: bool = False) -> ModelLoad:
 
 
 def held_out(server: str, most: Mapping[str, float]) -> Iterator[HeldOut]:
-    """`most` is the throughput of each of its models at the heaviest load of the fit."""
+    """Held-out loads of a server; `most` is the throughput of each model at the heaviest load of the fit."""
     if server == MIXES:
         yield from _mixes(most)
         return

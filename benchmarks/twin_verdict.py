@@ -1,4 +1,4 @@
-"""Forecasts of a twin beside what was measured: one row per model and load, and whether what must hold does."""
+"""Forecasts of a twin next to the measurements: one row per model and load, and the verdicts."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ HEAD = ("predicted", "90 % interval", "measured", "off", "inside")
 
 
 def saved(folder: Path) -> tuple[list[Result], list[list[Result]]]:
-    """What was measured for the fit, a batch before the loads, and what was held out of it."""
+    """Results for the fit, with the batch before the loads, and the held-out results."""
     groups: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*.[0-9].json")):
         groups.setdefault(path.name.rpartition(".")[0].rpartition(".")[0], []).append(path)
@@ -30,13 +30,13 @@ def saved(folder: Path) -> tuple[list[Result], list[list[Result]]]:
 
 
 def _batches_first(name: str) -> tuple[str, bool]:
-    """The twin is set up as its last run was: with one inference in a request."""
+    """Sort key that puts batches first: the twin takes the settings of its last run, with one inference per request."""
     model, _, batch = name.rpartition("-b")
     return (model, False) if model and batch.isdecimal() else (name, True)
 
 
 def judged(folder: Path) -> tuple[Twin, list[LoadForecast], list[Result]]:
-    """A twin of what is in a folder, and what it says of the loads that were held out."""
+    """Fit a twin to the results in a folder, and judge its forecasts of the held-out loads."""
     fits, held = saved(folder)
     twin = fit_twin(fits)
     rows = [row for results in held for row in checked(twin, results)]
@@ -105,7 +105,7 @@ def _figure(row: LoadForecast, figure: str) -> dict[str, Any]:
 
 
 def verdicts(rows: Sequence[LoadForecast]) -> Iterator[tuple[bool, str]]:
-    """What must hold, and whether it does."""
+    """The requirements, and whether each is met."""
     for figure, most in WITHIN.items():
         errors = [abs(error) for row in rows if (error := row.error(figure)) is not None]
         good = sum(error <= most for error in errors)

@@ -1,4 +1,4 @@
-"""wrk, and what it prints."""
+"""Run wrk and parse its output."""
 
 import re
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class WrkReport:
 
 
 def parse_duration_us(text: str) -> float:
-    """'17.00us', '1.02ms', '1.50s' in microseconds."""
+    """Convert '17.00us', '1.02ms' or '1.50s' to microseconds."""
     match = _DURATION.match(text)
     if match is None:
-        raise BenchError(f"wrk printed the time '{text}', which is no number with a unit")
+        raise BenchError(f"wrk printed the time '{text}', which is not a number with a unit")
     return float(match[1]) * _US[match[2]]
 
 
 def parse_report(text: str) -> WrkReport:
-    """What `wrk --latency` printed; replies other than 2xx and 3xx, or socket errors, spoil the run."""
+    """Parse the output of `wrk --latency`; replies other than 2xx and 3xx, or socket errors, invalidate the run."""
     spoiled = re.search(r"^\s*(Non-2xx or 3xx responses|Socket errors):.*$", text, re.MULTILINE)
     if spoiled is not None:
         raise BenchError(f"wrk had failures: {spoiled[0].strip()}")
@@ -44,7 +44,7 @@ def parse_report(text: str) -> WrkReport:
 
 @dataclass(frozen=True, slots=True)
 class WrkRun:
-    """What wrk printed, and what it took."""
+    """The report of wrk, and its cost."""
 
     report: WrkReport
     cpu_us: float  # per request
@@ -52,8 +52,8 @@ class WrkRun:
 
 
 def run_wrk(url: str, *, connections: int, seconds: float, cores: Cores) -> WrkRun:
-    """One thread, on the core for the load."""
-    whole_s = max(1, round(seconds))  # wrk knows only whole seconds
+    """Run wrk with one thread on the core for the load."""
+    whole_s = max(1, round(seconds))  # wrk takes only whole seconds
     command = [program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--latency", url]
     ended = run(command, timeout_s=whole_s + _MARGIN_S, cores=cores.load)
     report = parse_report(ended.output)

@@ -1,7 +1,7 @@
-"""Writes what type checkers see of the Python functions: `python -m tools.build_api`.
+"""Write the type stubs of the Python API: `python -m tools.build_api`.
 
-The arguments are made from the table of options when the package is imported, which no type checker can follow. A test
-says when the file is stale.
+The arguments are generated from the table of options when the package is imported, which no type checker can follow. A
+test fails when the stubs are stale.
 """
 
 import inspect
@@ -46,7 +46,7 @@ OTHERS = (
 
 
 def stub(*, is_async: bool) -> str:
-    """The text of `__init__.pyi`, or that of `aio.pyi`."""
+    """Return the text of `__init__.pyi` or `aio.pyi`."""
     names = COMMANDS if is_async else (*COMMANDS, *OTHERS)
     head = HEAD.replace("from inferometer.api import aio as aio\n", "") if is_async else HEAD
     parts = [_function(name, is_async=is_async) for name in names]

@@ -1,6 +1,6 @@
-"""Makes the network of the example classifier: fixed architecture, untrained weights from a fixed seed.
+"""Build the network of the example classifier: fixed architecture, untrained weights from a fixed seed.
 
-Run `python -m tools.build_classifier` after a change here; a test compares file and script.
+Run `python -m tools.build_classifier` after a change here; a test compares the file with the script.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ CLASSES = 100
 SIDE = 224
 CHANNELS = (3, 16, 32, 64)
 KERNELS = (7, 3, 3)
-# The runtimes we support all read these; onnx would write newer ones than some can.
+# All supported runtimes read these versions; onnx would write newer ones that some cannot.
 _OPSET = 17
 _IR_VERSION = 8
 
@@ -33,8 +33,8 @@ def classifier_path() -> Path:
 
 
 def classifier_weights(seed: int = SEED) -> Weights:
-    """Every weight of the network by name, scaled so that signals keep their size from layer to layer."""
-    # RandomState, unlike Generator, promises the same numbers in every numpy version.
+    """Return every weight of the network by name, scaled so that signals keep their size from layer to layer."""
+    # RandomState, unlike Generator, guarantees the same numbers in every numpy version.
     random = np.random.RandomState(seed)
     weights: Weights = {}
     for layer, kernel in enumerate(KERNELS):
@@ -48,7 +48,7 @@ def classifier_weights(seed: int = SEED) -> Weights:
 
 
 def build_classifier(weights: Weights) -> "ModelProto":
-    """Three strided convolutions, the mean over the picture, one dense layer."""
+    """Build three strided convolutions, the mean over the picture, and one dense layer."""
     from onnx import TensorProto, checker, helper, numpy_helper
 
     graph = helper.make_graph(

@@ -1,4 +1,4 @@
-"""Makes the example pictures: drawn still lifes with the grain of a photograph, from a fixed seed.
+"""Draw the example pictures: drawn still lifes with the grain of a photograph, from a fixed seed.
 
 Run `python -m tools.build_images` after a change here.
 """
@@ -21,7 +21,7 @@ _Colour = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One still life: its file, its size in pixels and its colours."""
+    """One still life: its file, size in pixels and colors."""
 
     name: str
     width: int
@@ -40,12 +40,12 @@ PICTURES = (
 
 
 def images_folder() -> Path:
-    """Where the committed pictures are."""
+    """The folder of the committed pictures."""
     return example_repository().parent / "images"
 
 
 def draw(picture: Picture, seed: int = SEED) -> "Image":
-    """A mug on a table before a wall, lit from the left, with grain."""
+    """Draw a mug on a table in front of a wall, lit from the left, with grain."""
     from PIL import Image
 
     scene = _background(picture)

@@ -1,6 +1,6 @@
-"""Writes the JSON Schema of every kind of answer beside the code: `python -m tools.build_schemas`.
+"""Write the JSON Schema of every kind of answer into the package: `python -m tools.build_schemas`.
 
-They are made from the dataclasses that are kept in the files; a test says when they are stale.
+The schemas are generated from the dataclasses of the answers; a test fails when they are stale.
 """
 
 import json
@@ -19,7 +19,7 @@ def text(answer: type[Answer]) -> str:
 
 
 def scenario_text() -> str:
-    """The schema of the files that users write for `measure --scenario`."""
+    """Return the schema of the files for `measure --scenario`."""
     return json.dumps(scenario_schema(), indent=1) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""Makes the networks of the example vocoder: one architecture and one set of weights, in four forms.
+"""Build the networks of the example vocoder: one architecture and one set of weights, in four variants.
 
-Run `python -m tools.build_vocoder` after a change here; a test compares files and script.
+Run `python -m tools.build_vocoder` after a change here; a test compares the files with the script.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEED = 7
 BANDS = 20
 FRAMES = 128
-UPSAMPLING = 4  # twice: 16 samples of sound for each frame
+UPSAMPLING = 4  # applied twice: 16 samples of sound for each frame
 KERNEL = 7
 # name: channels in, channels out, dilation
 LAYERS = {
@@ -29,7 +29,7 @@ LAYERS = {
     "residual1": (8, 8, 3),
     "after": (8, 1, 1),
 }
-SLOPE = 0.1  # of the leaky rectifiers below 0
+SLOPE = 0.1  # slope of the leaky rectifiers below 0
 _OPSET = 17
 _IR_VERSION = 8
 
@@ -38,8 +38,8 @@ Weights = dict[str, Weight]
 
 
 def vocoder_weights(seed: int = SEED) -> Weights:
-    """Every weight by name, scaled so that signals keep their size from layer to layer."""
-    # RandomState, unlike Generator, promises the same numbers in every numpy version.
+    """Return every weight by name, scaled so that signals keep their size from layer to layer."""
+    # RandomState, unlike Generator, guarantees the same numbers in every numpy version.
     random = np.random.RandomState(seed)
     weights: Weights = {}
     for name, (inputs, outputs, _) in LAYERS.items():
@@ -52,7 +52,7 @@ def vocoder_weights(seed: int = SEED) -> Weights:
 
 
 def example_mel(seed: int) -> Weight:
-    """One input: bands that rise and fall smoothly, as those of a voice do."""
+    """Return one input: bands that rise and fall smoothly, like those of a voice."""
     random = np.random.RandomState(seed)
     steps = random.standard_normal((1, BANDS, FRAMES + 7)).astype(np.float32)
     smooth = np.lib.stride_tricks.sliding_window_view(steps, 8, axis=-1).mean(axis=-1) * 2
@@ -60,7 +60,7 @@ def example_mel(seed: int) -> Weight:
 
 
 def build_vocoder(weights: Weights, *, is_half: bool = False) -> "ModelProto":
-    """Bands in, sound out, both in FP32; `is_half` computes with FP16 in between."""
+    """Build the network from bands to sound, both in FP32; `is_half` computes in FP16 internally."""
     from onnx import TensorProto, checker, helper, numpy_helper
 
     number = np.float16 if is_half else np.float32
@@ -135,7 +135,7 @@ def _rectifier(name: str) -> "NodeProto":
 
 
 def quantize(model: "ModelProto") -> "ModelProto":
-    """The same network with 8-bit weights and signals, calibrated on a few inputs."""
+    """Convert the network to 8-bit weights and signals, calibrated on a few inputs."""
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 

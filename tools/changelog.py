@@ -68,7 +68,7 @@ def parse(file_name: str, text: str) -> Fragment:
 
 def _problem(text: str) -> str | None:
     if not text:
-        return "is empty; say what is different for a user"
+        return "is empty; say what changed for the user"
     if "\n\n" in text:
         return "has several paragraphs; write one, or several fragments"
     if text.startswith(("-", "*", "#")):
@@ -79,7 +79,7 @@ def _problem(text: str) -> str | None:
 
 
 def with_entries(changelog: str, version: str, fragments: Iterable[Fragment]) -> str:
-    """Add fragments to the section of a version, below what it already says; a missing section becomes the first."""
+    """Append fragments to the section of a version; a missing section becomes the first one."""
     heading = f"## {version}"
     head, found, rest = changelog.partition(f"\n{heading}")
     if not found:

@@ -1,7 +1,7 @@
 """`make cover`: branch coverage of the unit and simulation tests, by package.
 
-`python -m tools.cover tests/unit/stats` measures what these tests reach. Worker processes and commands that tests start
-are measured too (`patch = subprocess` in pyproject.toml). dist/coverage/index.html shows the lines no test reaches.
+`python -m tools.cover tests/unit/stats` measures the coverage of these tests, including worker processes and commands
+that they start (`patch = subprocess` in pyproject.toml). dist/coverage/index.html shows the lines that are not covered.
 """
 
 import json
@@ -19,7 +19,7 @@ PACKAGE = "src/inferometer/"
 
 
 class Reached(NamedTuple):
-    """What tests reached of a package."""
+    """Coverage of a package."""
 
     lines: int = 0
     lines_reached: int = 0
@@ -36,7 +36,7 @@ class Reached(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Lines and branches together, as coverage.py counts them."""
+        """Covered share of lines and branches together, as in coverage.py."""
         every = self.lines + self.branches
         return (self.lines_reached + self.branches_reached) / every if every else 1.0
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Coverage by package, the least first, and of all."""
+    """Return a table of the coverage by package, the lowest first, and in total."""
     by_package: dict[str, Reached] = defaultdict(Reached)
     for name, found in report["files"].items():
         package = name.removeprefix(PACKAGE).partition("/")[0]

@@ -1,8 +1,8 @@
-"""`make dist`: build wheel and sdist, and try them (`python -m tools.dist --help` has options for a part of it).
+"""`make dist`: build and test the wheel and the sdist (see `python -m tools.dist --help` for partial runs).
 
-The wheel must hold every file of the package. Both are installed into empty environments of every supported Python at
-hand; from the wheel the demo is run outside of the checkout and without a network. Then every extra is installed by
-itself, timed and weighed; a whole run writes these figures to docs/install.md.
+The wheel must contain every file of the package. Both are installed into empty environments of every available
+supported Python; the demo is run from the wheel, outside the checkout and without a network. Then every extra is
+installed by itself, timed and measured; a full run writes these figures to docs/install.md.
 """
 
 import argparse
@@ -29,10 +29,10 @@ MARKS = ("<!-- extras -->\n", "<!-- /extras -->")
 SCRIPTS = ("inferometer", "perf_analyzer", "model-analyzer")
 DEADLINE_S = 600
 LONGEST_INSTALL_S = 90.0  # with a warm cache
-SEARCHING = "looking at multiple versions"  # what pip says when it tries version after version
+SEARCHING = "looking at multiple versions"  # what pip prints when it backtracks
 NOT_FOR_USERS = {"docs", "test", "dev"}
 
-# Brings up the loopback interface of a new network namespace (SIOCSIFFLAGS, IFF_UP), then becomes the command.
+# Brings up the loopback interface of a new network namespace (SIOCSIFFLAGS, IFF_UP), then executes the command.
 OFFLINE = """\
 import fcntl, os, socket, struct, sys
 with socket.socket() as sock:
@@ -42,9 +42,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 class Installed(NamedTuple):
-    """An extra in an empty environment."""
+    """An extra installed in an empty environment."""
 
-    extra: str  # nothing: the package alone
+    extra: str  # empty: the package alone
     python: str
     seconds: float
     megabytes: float
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def build() -> tuple[Path, Path]:
-    """Build into dist/; the wheel is made from the sdist, as others would make it."""
+    """Build into dist/; the wheel is built from the sdist, as a distributor would."""
     for old in DIST.glob("inferometer-*"):
         old.unlink()
     _run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
@@ -89,7 +89,7 @@ def build() -> tuple[Path, Path]:
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
-    """Refuse archives that lack a tracked file of the package, or that hold others."""
+    """Reject archives that lack a tracked file of the package or contain others."""
     tracked = [name.removeprefix("src/") for name in _run("git", "ls-files", "src/inferometer").splitlines()]
     with zipfile.ZipFile(wheel) as opened:
         in_wheel = [name for name in opened.namelist() if name.startswith("inferometer/")]
@@ -107,7 +107,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def difference(tracked: Iterable[str], packed: Iterable[str]) -> str | None:
-    """Say what is missing or too much; None if nothing is."""
+    """Describe missing and surplus files; None if there are none."""
     wanted, found = set(tracked), set(packed)
     if wanted - found:
         return f"lacks {', '.join(sorted(wanted - found))}"
@@ -142,23 +142,23 @@ def try_out(python: str, package: Path, *, runs_demo: bool) -> None:
 
 
 def _without_network(environment: Path) -> tuple[str, ...]:
-    """The words before a command that runs it without a network but loopback, where this machine allows that."""
+    """Return a command prefix that leaves only the loopback network, if this machine allows it."""
     try:
         _run("unshare", "-rn", "true")
     except (SystemExit, FileNotFoundError):
-        print("this machine does not let us take the network away (unshare -rn): the demo runs with it")
+        print("this machine does not support unshare -rn: the demo runs with a network")
         return ()
     return ("unshare", "-rn", str(environment / "bin/python"), "-c", OFFLINE)
 
 
 def user_extras() -> tuple[str, ...]:
-    """Nothing (the package alone), every extra for users, and `all`."""
+    """Return the extras to install: none (the package alone), every extra for users, and `all`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return ("", *(extra for extra in project["optional-dependencies"] if extra not in NOT_FOR_USERS))
 
 
 def weigh(extra: str, version: str, python: str, wheel: Path) -> Installed:
-    """Install an extra into an empty environment; pip must not have to search."""
+    """Install an extra into an empty environment; fail if pip has to backtrack."""
     with tempfile.TemporaryDirectory(prefix="inferometer-dist-") as folder:
         environment = _environment(python, Path(folder))
         before = _megabytes(environment)
@@ -189,7 +189,7 @@ def _megabytes(folder: Path) -> float:
 
 
 def table(figures: Iterable[Installed]) -> str:
-    """Seconds and megabytes by extra and Python, as Markdown."""
+    """Return a Markdown table of seconds and megabytes by extra and Python."""
     rows: dict[str, dict[str, Installed]] = {}
     for figure in figures:
         rows.setdefault(figure.extra, {})[figure.python] = figure

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: the tables of both references, made from the table of options, and offline pages."""
+"""Hooks of mkdocs: the tables of both references, generated from the table of options, and offline pages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ MODULES = (
 
 
 def on_startup(**_: object) -> None:
-    """Only the package that a page shows is looked at, not the four hundred modules beside it."""
+    """Inspect only the package that a page shows, not all four hundred modules."""
     every = ModuleFinder.submodules
 
     def shown(self: ModuleFinder, module: Module) -> list[tuple[tuple[str, ...], Path]]:
@@ -71,11 +71,11 @@ def _commands() -> Iterator[str]:
 
 def _command(command: Command) -> Iterator[str]:
     yield f"\n## Options of `{command.program}`\n\n{command.description} {command.epilog}"
-    yield from _tables(command.groups[:-1])  # the last is about the help itself
+    yield from _tables(command.groups[:-1])  # the last group is about the help itself
 
 
 def _arguments() -> Iterator[str]:
-    yield "\n## Arguments of a measurement\n\nThe functions share them, except where one has no use for it.\n"
+    yield "\n## Arguments of a measurement\n\nAll functions take these arguments, unless one does not apply.\n"
     yield "| argument | takes | | not in |\n|---|---|---|---|"
     for row in arguments():
         without = ", ".join(command for command, refused in REFUSED.items() if row.field in refused)
@@ -99,7 +99,7 @@ def _cell(text: str) -> str:
 
 
 def on_post_page(output: str, **_: object) -> str:
-    """Nothing is fetched from elsewhere: what the theme would load to search in files is ours."""
+    """Make the page work offline: the search of the theme uses a local script."""
     return output.replace("https://unpkg.com/iframe-worker/shim", "scripts/offline-search.js")
 
 

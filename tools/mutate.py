@@ -1,9 +1,8 @@
-"""Would the tests notice? `python -m tools.mutate [--count N] [--seed N] [--only FILE]`, or `make mutate`.
+"""Mutation testing: `python -m tools.mutate [--count N] [--seed N] [--only FILE]`, or `make mutate`.
 
-Small faults are planted one at a time into a copy of the modules below: `<` for `<=`, `+` for `-`, another constant, a
-condition the other way round. Then the tests that are closest to the module are run, and after them those that use it.
-A fault that no test notices has survived. Survivors that cannot be noticed, since the program means the same with them,
-are explained in tools/mutants.toml.
+Plants small faults, one at a time, into a copy of the modules below: `<` for `<=`, `+` for `-`, another constant, an
+inverted condition. Then it runs the tests closest to the module, and after them the tests that use it. A fault that no
+test notices has survived. Survivors that do not change the behavior are explained in tools/mutants.toml.
 """
 
 import argparse
@@ -23,7 +22,7 @@ SOURCE = Path("src/inferometer")
 EXPLAINED = Path(__file__).with_name("mutants.toml")
 DEADLINE_S = 600
 
-# By pattern of modules: the tests that are run, those that tell most first.
+# By pattern of modules: the tests to run, the most specific first.
 TESTS = {
     "stats/*.py": ("tests/unit/stats", "tests/sim"),
     "load/plan.py": ("tests/unit/load", "tests/sim"),
@@ -59,10 +58,10 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "due_ns": "sent
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that can be broken."""
+    """A place where a fault can be planted."""
 
     module: Path  # below src/inferometer
-    node: int  # which one in the order of ast.walk
+    node: int  # index in the order of ast.walk
     way: int
     tests: tuple[str, ...]
 
@@ -78,7 +77,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A module with one small fault planted into it."""
+    """A module with one planted fault."""
 
     module: Path
     line: int
@@ -98,7 +97,7 @@ def places(module: Path, tests: tuple[str, ...]) -> list[Place]:
     tree = ast.parse((ROOT / SOURCE / module).read_text())
     decorators = [row for node in ast.walk(tree) for row in getattr(node, "decorator_list", ())]
     shown = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "repr"]
-    # `frozen=True` and the like are no behaviour.
+    # `frozen=True` and the like do not affect behavior.
     harmless = {id(part) for row in (*decorators, *shown) for part in ast.walk(row)}
     return [
         Place(module, number, way, tests)
@@ -109,7 +108,7 @@ def places(module: Path, tests: tuple[str, ...]) -> list[Place]:
 
 
 def _ways(node: ast.AST) -> int:
-    """In how many ways it can be broken."""
+    """Number of faults that can be planted at a node."""
     match node:
         case ast.Compare():
             return sum(type(op) in COMPARISONS for op in node.ops)
@@ -148,7 +147,7 @@ def _break(node: ast.AST, way: int) -> None:
 
 
 def survives(mutant: Mutant, tests: tuple[str, ...]) -> bool:
-    """Whether all these tests pass with the fault."""
+    """Whether all these tests pass despite the fault."""
     with tempfile.TemporaryDirectory(prefix="inferometer-mutant-") as folder:
         place = Path(folder) / "src"
         shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
@@ -161,7 +160,7 @@ def survives(mutant: Mutant, tests: tuple[str, ...]) -> bool:
                     words, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
                 )
             except subprocess.TimeoutExpired:
-                return False  # a loop without an end is noticed
+                return False  # an endless loop counts as noticed
             if done.returncode:
                 return False
     return True
@@ -171,8 +170,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.mutate")
     parser.add_argument("--count", type=int, default=60, metavar="N", help="faults to plant (default 60)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default 1)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only modules whose path has this in it")
-    parser.add_argument("--list", action="store_true", help="say which, and plant none")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only modules whose path contains this")
+    parser.add_argument("--list", action="store_true", help="list the faults without planting them")
     options = parser.parse_args()
     known = {row["mutant"]: row["why"] for row in tomllib.loads(EXPLAINED.read_text()).get("explained", ())}
     chosen = sample(options.count, options.seed, options.only)
@@ -197,7 +196,7 @@ def main() -> None:
 
 
 def sample(count: int, seed: int, only: str) -> list[Place]:
-    """As many from each pattern of modules, so that large packages do not crowd out small ones."""
+    """Draw the same number from each pattern of modules, so that large packages do not crowd out small ones."""
     chance = random.Random(seed)
     piles = []
     for pattern, tests in TESTS.items():

@@ -33,7 +33,7 @@ class Target(NamedTuple):
     machine: str  # x86_64
 
 
-Resolved = Mapping[Target, Mapping[str, str]]  # by package the version
+Resolved = Mapping[Target, Mapping[str, str]]  # version by package
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def resolve(target: Target) -> dict[str, str]:
 
 
 def versions(report: Mapping[str, list[Mapping[str, Mapping[str, str]]]]) -> dict[str, str]:
-    """Read an installation report of pip: version by package, without this project."""
+    """Read an installation report of pip: the version of each package, without this project."""
     found = {_normal(row["metadata"]["name"]): row["metadata"]["version"] for row in report["install"]}
     return {name: version for name, version in found.items() if name != "inferometer"}
 

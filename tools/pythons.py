@@ -1,4 +1,4 @@
-"""The Pythons that the package supports, and where they are on this machine."""
+"""The supported Python versions, and their interpreters on this machine."""
 
 import shutil
 import subprocess
@@ -10,13 +10,13 @@ _CLASSIFIER = "Programming Language :: Python :: 3."
 
 
 def claimed_versions() -> tuple[str, ...]:
-    """The versions that pyproject.toml names, such as 3.11."""
+    """Return the versions that pyproject.toml names, such as 3.11."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return tuple(line.rpartition(" ")[2] for line in project["classifiers"] if line.startswith(_CLASSIFIER))
 
 
 def find_python(version: str) -> str | None:
-    """A program of this version, from pyenv or the path."""
+    """Return an interpreter of this version, from pyenv or the PATH."""
     name = f"python{version}"
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))
     return next(filter(_works, map(str, (*pyenv, shutil.which(name) or ""))), None)

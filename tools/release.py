@@ -1,4 +1,4 @@
-"""`make release-check [TAG=v0.3.0]`: is this state ready for its tag?"""
+"""`make release-check [TAG=v0.3.0]`: check that this commit is ready to be tagged."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def release_problems(root: Path, version: str, tag: str) -> Iterator[str]:
-    """Name everything that does not fit this tag."""
+    """Yield everything that does not match the tag."""
     if tag != f"v{version}":
         yield f"the tag {tag} does not match version {version} in src/inferometer/__init__.py"
     section = latest_section(root)
@@ -39,13 +39,13 @@ def release_problems(root: Path, version: str, tag: str) -> Iterator[str]:
 
 
 def latest_section(root: Path) -> str:
-    """The heading of the first version in CHANGELOG.md."""
+    """Return the heading of the first version in CHANGELOG.md."""
     found = re.search(r"^## (.+)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
     return found[1].strip() if found else ""
 
 
 def version_problems(root: Path, version: str) -> Iterator[str]:
-    """Name the files that state another version than the package."""
+    """Yield the files whose version differs from the package."""
     if not latest_section(root).startswith(version):
         yield f"CHANGELOG.md begins with '{latest_section(root)}', but the package is {version}"
     for name, pattern in (

@@ -1,8 +1,8 @@
-"""`make unit-elsewhere`: the quick tests on every other supported Python of this machine.
+"""`make unit-elsewhere`: run the fast tests on every other supported Python of this machine.
 
-Each has an environment of its own, `.venv-3.12` and the like, with the extra `test`: no server, no browser, no Ray.
-`INFEROMETER_PYTHONS="3.13"` chooses the versions, each of which must be installed then. Only the standard library is
-needed, so that CI can run this for one version without the environment of developers.
+Each version has its own environment, such as `.venv-3.12`, with the extra `test`: no server, no browser, no Ray.
+`INFEROMETER_PYTHONS="3.13"` chooses the versions, which must then be installed. The script needs only the standard
+library, so that CI can run it for one version without a development environment.
 """
 
 import os
@@ -28,11 +28,11 @@ def main() -> None:
     versions = asked or [version for version in claimed_versions() if version != here]
     failed = [version for version in versions if not passes(version)]
     if failed:
-        raise SystemExit(f"the quick tests fail on Python {', '.join(failed)}")
+        raise SystemExit(f"the fast tests fail on Python {', '.join(failed)}")
 
 
 def passes(version: str) -> bool:
-    """Run the quick tests on this Python; one that is not installed is reported and skipped."""
+    """Run the fast tests on this Python; report and skip a version that is not installed."""
     found = find_python(version)
     if found is None:
         print(f"Python {version} is not on this machine: not tested", flush=True)
@@ -53,7 +53,7 @@ def passes(version: str) -> bool:
 
 
 def install(python: str, environment: Path) -> None:
-    """Make the environment, or leave it if it is newer than what describes it."""
+    """Create the environment unless it is newer than the files that define it."""
     stamp = environment / ".installed"
     if is_current(stamp, [ROOT / name for name in SOURCES]):
         return

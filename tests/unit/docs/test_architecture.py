@@ -73,7 +73,9 @@ def test_every_package_has_a_row():
 
 
 def test_the_ranks_are_those_of_the_test():
-    lines = re.findall(r"^    ((?:\w+|[>, ])+)$", PAGE.partition("## Ranks")[2].partition("| package")[0], re.M)
+    lines = re.findall(
+        r"^    ((?:\w+|[>, ])+)$", PAGE.partition("## Ranks")[2].partition("| package")[0], re.M
+    )
     groups = [set(re.split(r",\s*", group.strip())) for group in " ".join(lines).split(">") if group.strip()]
     by_rank: dict[int, set[str]] = {}
     for package, rank in RANK.items():

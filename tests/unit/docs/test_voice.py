@@ -89,7 +89,9 @@ def prose_of_page(text: str) -> str:
 def prose_of_code(source: str) -> Iterator[str]:
     """Docstrings and string literals that are sentences: those with a blank between two words."""
     tree = ast.parse(source)
-    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    inner = {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
