@@ -23,7 +23,7 @@ def marginal_us(short: Usage, long: Usage) -> float:
     if more <= 0:
         raise BenchError(
             f"the long run sent {long.requests} requests and the short one {short.requests}: "
-            "nothing can be learned from the difference; give more --seconds"
+            "the difference is too small; give more --seconds"
         )
     return (long.cpu_s - short.cpu_s) / more * 1e6
 

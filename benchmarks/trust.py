@@ -189,7 +189,7 @@ def find_rows() -> Iterator[Row]:
 
 
 def coverage(seeds: int, duration_s: float) -> Iterator[str]:
-    """Table of how often the interval of a search covers the limit, its width, and how often the estimate is too high."""
+    """Table of how often the interval of a search covers the limit, its width, and how often the estimate is high."""
     yield "| server | SLO | limit | covered | median high/low | estimate more than 10 % too high |\n"
     yield "|---|---|---|---|---|---|\n"
     widths: list[float] = []

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.twin --folder F`: check a twin of the real Triton, fitted at concurrency 1 to 8, at other loads.
+"""`python -m benchmarks.twin --folder F`: check a twin of the real Triton, fitted at concurrency 1 to 8, elsewhere.
 
 Five servers: the three planted pipelines (one slow step, one that forms no batches, one that has too few cores), the
 image ensemble, and one with all of them for mixes of two models at the same time. The held-out points are other

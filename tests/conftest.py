@@ -17,8 +17,8 @@ from tests.support.retries import allow_retries, retried
 from tests.support.samples import IS_WHOLE
 from tests.support.scheduling import UnitScheduling, is_long, start_order
 
-# A busy machine makes any case slow: time is no reason to fail. The suite draws the same cases every time, so that a
-# failure is of the change; `make fuzz` draws others.
+# A busy machine makes any case slow, so there is no deadline. The suite draws the same cases every time, so that a
+# failure is caused by the change; `make fuzz` draws others.
 settings.register_profile(
     "no clock",
     deadline=None,
@@ -29,18 +29,18 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("no clock"), max_examples=5)
 settings.load_profile("quick" if "INFEROMETER_QUICK" in os.environ else "no clock")
 
-# Commands keep no runs, unless a test gives them a store of its own.
+# Commands store no runs, unless a test gives them a store.
 os.environ["INFEROMETER_STORE"] = ""
 
-# Nor do tests change what the user trusts. Processes of a parallel run inherit the folder of the one that started them.
+# Tests do not change what the user trusts. Processes of a parallel run inherit the folder of the main process.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _STATE = tempfile.TemporaryDirectory(prefix="inferometer-state-")
     os.environ["XDG_STATE_HOME"] = _STATE.name
 
-# Workers that begin at once. Those of commands that are processes of their own start as everywhere.
+# Fork workers, which start at once. Workers of commands in separate processes start as usual.
 workers.start_process = lambda command, fds: fork_worker(fork_server_address(), command, fds)
 
-# What `make quick` leaves out: each takes a second or more.
+# Tests that `make quick` leaves out: each takes a second or more.
 SLOW = (
     *(
         "tests/unit/base/test_answer_file.py",
@@ -64,7 +64,7 @@ SLOW = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """One fork server for all processes of a run."""
+    """Share one fork server among all processes of a run."""
     node.workerinput[SHARED] = fork_server_address()
 
 
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Modules and tests stay until the end: to look through them for what is not needed any more takes time."""
+    """Exempt modules and tests from garbage collection, since scanning them takes time."""
     gc.disable()
     try:
         return (yield)
@@ -90,7 +90,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# Until whole runs on busy machines have shown which of these need a mark of their own, and which are to be mended.
+# Until full runs on busy machines have shown which of these need their own mark, and which need a fix.
 REAL_PROCESSES = ("tests/live/", "tests/e2e/")
 
 

@@ -1,1 +1,1 @@
-"""Fakes we ship and use ourselves: a clock, a server on that clock, servers that stall, fail and lie."""
+"""Fakes for the tests: a clock, servers on that clock, servers that stall, fail and misbehave."""

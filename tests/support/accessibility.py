@@ -1,4 +1,4 @@
-"""Faults of a page that axe-core finds: what readers of screens, keyboards and weak eyes would stumble over."""
+"""Accessibility faults of a page, found by axe-core."""
 
 from functools import cache
 from importlib.resources import files
@@ -16,7 +16,7 @@ def _script() -> str:
 
 
 def faults(tab: Tab) -> list[Any]:
-    """(rule, the first element) of every serious fault. Frames are pages of their own."""
+    """Return (rule, first element) of every serious fault. Frames are checked as separate pages."""
     tab.call("Runtime.evaluate", expression=_script())
     found = evaluate(
         tab,

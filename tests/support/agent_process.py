@@ -1,7 +1,7 @@
-"""A client in a process of its own: answers what comes over a connection until that ends.
+"""A client in its own process: it answers messages on a connection until the connection ends.
 
-`python -m tests.support.agent_process FD` gets a job first. With `--clock OFFSET_NS DRIFT SINCE_NS` before the
-descriptor, this process and its workers have a clock of their own, as `agents.PlantedClock` says.
+`python -m tests.support.agent_process FD` first receives a job. With `--clock OFFSET_NS DRIFT SINCE_NS` before the
+descriptor, this process and its workers use their own clock, as described in `agents.PlantedClock`.
 """
 
 import runpy
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def plant_clock(offset_ns: int, drift: float, anchor_ns: int) -> None:
-    """Before anything has read the clock under its name. The kernel's timers go by the machine's own."""
+    """Replace the clock before anything imports it by name. Kernel timers still use the machine's clock."""
     from inferometer.base import units
 
     real = time.monotonic_ns

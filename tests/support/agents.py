@@ -1,4 +1,4 @@
-"""Clients as processes on this machine: a network without any network."""
+"""Clients as processes on this machine, connected without a network."""
 
 import os
 import socket
@@ -21,11 +21,11 @@ DEADLINE_S = 20.0
 
 @dataclass
 class PlantedClock:
-    """How far a client's clock is ahead of the machine's, and how much quicker it goes."""
+    """Offset of a client's clock from the machine's, and its drift."""
 
     offset_ns: int = 0
     drift: float = 0.0  # 5e-5 is 50 ppm
-    since_ns: int = field(default_factory=time.monotonic_ns)  # when it was ahead by `offset_ns`
+    since_ns: int = field(default_factory=time.monotonic_ns)  # when its offset was `offset_ns`
 
     def at(self, machine_ns: int) -> int:
         return machine_ns + self.offset_ns + round((machine_ns - self.since_ns) * self.drift)
@@ -33,7 +33,7 @@ class PlantedClock:
 
 @dataclass(eq=False)
 class ProcessClient:
-    """One client, and the process it is."""
+    """One client and its process."""
 
     name: str
     place: str
@@ -42,7 +42,7 @@ class ProcessClient:
     workers: tuple[int, ...] = ()  # process ids
     asked: int = 0
     is_lost: bool = False
-    is_mute: bool = False  # a planted fault: it takes questions, and its answers are never seen
+    is_mute: bool = False  # planted fault: it receives questions, but its answers are dropped
 
     def ask(self, message: Any) -> tuple[str, int]:
         self.asked += 1
@@ -58,7 +58,7 @@ class ProcessClient:
 
 @dataclass(eq=False)
 class ProcessNetwork:
-    """Use as a context manager, or let `Clients` close it."""
+    """A network of client processes. Use as a context manager, or let `Clients` close it."""
 
     clients: Sequence[ProcessClient]
     answered: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class ProcessNetwork:
 
 
 def start_clients(job: ClientJob, clocks: Sequence[PlantedClock | None]) -> ProcessNetwork:
-    """As many clients as clocks (None is the machine's own), each with the job's number of workers."""
+    """Start one client per clock (None is the machine's own), each with the job's number of workers."""
     total = len(clocks) * job.workers
     clients = []
     for number, clock in enumerate(clocks):

@@ -1,4 +1,4 @@
-"""A request to an application as a server would hand it over: no socket, no other thread."""
+"""Requests to an ASGI application without a socket or another thread."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from inferometer.ui.security import App
 
 @dataclass(slots=True)
 class Answered:
-    """What came back."""
+    """The answer of the application."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -30,8 +30,8 @@ def asked(
     body: bytes = b"",
     is_cut: bool = False,
 ) -> Answered:
-    """The answer to one request; a body of several pieces of 64 KiB, as servers hand it over. The peer of one that is
-    cut leaves before the end of its body."""
+    """Return the answer to one request. The body is passed in pieces of 64 KiB, like servers do; with `is_cut`, the
+    peer leaves before its end."""
     found = Answered()
     pieces = [body[start : start + 65536] for start in range(0, len(body), 65536)] or [b""]
     place, _, query = path.partition("?")

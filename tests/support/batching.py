@@ -1,8 +1,8 @@
 """A continuous-batching text server on the simulated clock, exact to the nanosecond, and its stationary figures.
 
-`BatchingServer` drives the engine of `tests.support.llm_engine` as the network of a `SimulatedLoad`: every step hands a
-token to each running answer, so tokens of unfinished answers are there when they are made. `stationary` runs the same
-engine in a closed loop for a very long time, without any of our code: that is the truth which short levels are held to.
+`BatchingServer` drives the engine of `tests.support.llm_engine` as the network of a `SimulatedLoad`: every step adds a
+token to each running answer, so tokens of unfinished answers arrive when they are generated. `stationary` runs the same
+engine in a closed loop for a very long time, without any of our code: its figures are the true values for short levels.
 """
 
 import random
@@ -49,11 +49,9 @@ def between(low: int, high: int) -> Lengths:
 
 @dataclass(slots=True)
 class Troubles:
-    """What a step costs beyond its arithmetic."""
+    """Additional costs of a step."""
 
-    compile_s: float = (
-        0.0  # the first time that a number of running answers is seen, rounded up to a power of two
-    )
+    compile_s: float = 0.0  # for each new number of running answers, rounded up to a power of two
     stall_s: float = 0.0
     stalls_per_s: float = 0.0  # at random
     first_slower: float = 1.0  # factor of every step until `slow_until_s`
@@ -73,20 +71,20 @@ class Troubles:
 
 @dataclass(slots=True)
 class BatchingServer:
-    """What `SimulatedLoad` opens a link to."""
+    """The server that `SimulatedLoad` opens a link to."""
 
     lengths: Lengths
     seed: int = 0
     settings: EngineSettings = KNOWN_ENGINE
     troubles: Troubles | None = None
-    latest_s: float = 0.002  # a request is on its way for up to that long, at random
+    latest_s: float = 0.002  # maximum of the random delay of a request
 
     def open(self, clock: FakeClock, callbacks: Callbacks) -> "_BatchingNetwork":
         return _BatchingNetwork(self, clock, callbacks)
 
 
 class _BatchingNetwork:
-    """Link and reactor in one: it moves the clock from the end of one step to the end of the next."""
+    """Link and reactor in one: it advances the clock from the end of one step to the end of the next."""
 
     def __init__(self, server: BatchingServer, clock: FakeClock, callbacks: Callbacks) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
@@ -100,10 +98,10 @@ class _BatchingNetwork:
         self._explain = callbacks.explain
         self._source = random.Random(server.seed)
         self._engine = Engine(server.settings)
-        self._live: dict[int, tuple[int, AskedSequence]] = {}  # slot -> (sent, what was asked)
+        self._live: dict[int, tuple[int, AskedSequence]] = {}  # slot -> (sent, sequence)
         self._slots: dict[int, int] = {}  # id of an asked sequence -> slot
         self._step_end_ns: int | None = None
-        self._coming: list[tuple[int, int, AskedSequence]] = []  # heap of (when it arrives, order, what)
+        self._coming: list[tuple[int, int, AskedSequence]] = []  # heap of (arrival, order, sequence)
         self._sent = 0
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -116,7 +114,7 @@ class _BatchingNetwork:
 
     @property
     def made(self) -> int:
-        """Tokens, ever."""
+        """Total number of generated tokens."""
         return self._engine.generated
 
     def prepare(self, slots: int) -> None:
@@ -180,7 +178,7 @@ class _BatchingNetwork:
 
 
 def _times_ns(asked: AskedSequence) -> list[int]:
-    """When each token came; the engine here is driven in nanoseconds."""
+    """Arrival times of the tokens; the engine is driven in nanoseconds here."""
     return [int(time) for time in asked.token_times]
 
 
@@ -202,7 +200,7 @@ _LENGTHS = {"fixed 64": fixed(64), "32..96": between(32, 96)}
 
 @cache
 def stationary(lengths: str, users: int, seconds: float = 3000.0, seed: int = 99) -> Stationary:
-    """The closed loop for a very long time, without its first hundredth; users start one after the other."""
+    """Figures of a very long closed loop, without its first hundredth; users start one after the other."""
     clock, ended = FakeClock(0), list[tuple[int, Sequence[int]]]()
 
     def finish(slot: int, status: int, sent_ns: int, *row: Any) -> None:
@@ -248,7 +246,7 @@ def measured(
     ramp_ns: int | None = None,
     troubles: Troubles | None = None,
 ) -> Level:
-    """As `inferometer measure -c USERS -d SECONDS` would have it."""
+    """Measure a level like `inferometer measure -c USERS -d SECONDS`."""
     clock = FakeClock()
     server = BatchingServer(
         _LENGTHS[lengths], seed, troubles=None if troubles is None else replace(troubles, seen=set())

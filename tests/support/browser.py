@@ -1,4 +1,4 @@
-"""A page in Chromium as a test uses it: look for something, press keys, wait for what comes."""
+"""Drive a page in Chromium: query elements, press keys, wait for conditions."""
 
 import base64
 import time
@@ -17,19 +17,19 @@ KEYS = {"Tab": 9, "Enter": 13, " ": 32, "Escape": 27}
 
 
 def evaluate(tab: Tab, expression: str) -> Any:
-    """The value of a JavaScript expression in the page."""
+    """Return the value of a JavaScript expression in the page."""
     reply = tab.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
     assert "exceptionDetails" not in reply, f"the page failed at {expression}: {reply['exceptionDetails']}"
     return reply["result"].get("value")
 
 
 def complaints(tab: Tab) -> list[dict[str, Any]]:
-    evaluate(tab, "1")  # whatever the page had to say was said before this answer
+    evaluate(tab, "1")  # all earlier messages of the page arrive before this answer
     return [event for event in tab.events if event.get("method") in COMPLAINTS]
 
 
 def wait_until(tab: Tab, expression: str, *, deadline_s: float = 30.0) -> Any:
-    """Until the expression is true; a page that is just being left is asked again."""
+    """Wait until the expression is true; retry while the page is navigating."""
     until_s = time.monotonic() + deadline_s
     while True:
         shown = f"(found => found instanceof Node ? true : found)({expression})"
@@ -53,12 +53,12 @@ def press(tab: Tab, key: str, *, shift: bool = False) -> None:
 
 
 def type_text(tab: Tab, text: str) -> None:
-    """Into what has the focus."""
+    """Type into the focused element."""
     tab.call("Input.insertText", text=text)
 
 
 def colours(tab: Tab, scheme: str) -> None:
-    """As if the system had this one: light or dark."""
+    """Emulate the system's color scheme: light or dark."""
     tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
 

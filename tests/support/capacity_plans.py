@@ -1,4 +1,4 @@
-"""A capacity plan with plain figures, for reports to be made of."""
+"""A capacity plan with simple figures, for reports."""
 
 import math
 
@@ -20,9 +20,9 @@ PROMISE = "p99<50ms, errors<0.1%"
 
 
 def sample_capacity(name: str | None = None) -> CapacityPlan:
-    """A day with a peak in the afternoon, on two machines that keep the promise and one that does not.
+    """A plan for a day with a peak in the afternoon, on two machines that meet the SLO and one that does not.
 
-    `name` is that of the first machine, and of the traffic.
+    `name` is the name of the first machine and of the traffic.
     """
     stretches = tuple(
         Stretch(

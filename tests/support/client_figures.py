@@ -1,4 +1,4 @@
-"""A client of which nothing is to be said."""
+"""Figures of a client without anything remarkable."""
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.stats.clients import ClientClockFigures, ClientFigures

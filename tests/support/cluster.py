@@ -1,4 +1,4 @@
-"""Loads from several clients on this machine, as a test needs them."""
+"""Loads from several clients on this machine, for tests."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ REQUEST = b"GET /%d HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 def traffic_to(port: int, steps: int = 1) -> Traffic:
-    """Requests whose path is their step."""
+    """Traffic whose requests have their step as path."""
     return Traffic(Wiring(Endpoint("127.0.0.1", port)), tuple(REQUEST % step for step in range(steps)))
 
 
@@ -31,7 +31,7 @@ def clients(
 
 
 def collect_all(load: Load, parts: list[Records] | None = None) -> Records:
-    """Until the plan is finished."""
+    """Collect all records until the plan is finished."""
     parts = [] if parts is None else parts
     while True:
         collected = load.collect(1 << 62)
@@ -41,5 +41,5 @@ def collect_all(load: Load, parts: list[Records] | None = None) -> Records:
 
 
 def numbers(records: Records, start_ns: int, rate: float) -> list[int]:
-    """Which requests of a constant schedule these were, by the times they were due."""
+    """Numbers of these requests in a constant schedule, from their due times."""
     return sorted((np.rint((records.due_ns - start_ns) * rate / 1e9).astype(int) - 1).tolist())

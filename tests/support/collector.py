@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry: it takes figures over HTTP, and reads them with the official messages."""
+"""An OpenTelemetry collector that receives figures over HTTP and decodes them with the official messages."""
 
 import gzip
 import threading
@@ -16,7 +16,7 @@ from tests.support.servers import DEADLINE_S
 
 
 class Collector:
-    """Use as a context manager. `status` is what it answers with."""
+    """The collector. Use as a context manager. `status` is the status of its replies."""
 
     def __init__(self, status: int = 200) -> None:
         self.pushes: list[Any] = []
@@ -69,7 +69,7 @@ class Collector:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Those of the last push, by name."""
+        """The metrics of the last push, by name."""
         (resource,) = self.pushes[-1].resource_metrics
         (scope,) = resource.scope_metrics
         return {metric.name: metric for metric in scope.metrics}

@@ -1,4 +1,4 @@
-"""Running a command line as its user would, and what it said."""
+"""Run a command line like a user, and capture its output."""
 
 import atexit
 import io
@@ -21,28 +21,28 @@ SHARED = "INFEROMETER_FORK_SERVER"  # the environment variable with the address 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that is over."""
+    """A finished command."""
 
     code: int
     stdout: str
     stderr: str
-    pid: int = 0  # of its process, where it had one of its own
+    pid: int = 0  # of its process, if it had its own
 
     def figure(self, name: str) -> float:
-        """The first number after this name on stdout."""
+        """Return the first number after this name on stdout."""
         found = re.search(rf"{re.escape(name)} ([\d.e+]+)", self.stdout)
         assert found is not None, self.stdout
         return float(found[1])
 
 
 def script(*words: str) -> list[str]:
-    """The script `perf_analyzer` as the words of a process."""
+    """Command line of the script `perf_analyzer`."""
     return [sys.executable, "-m", "inferometer.dialects.perf_analyzer.main", *words]
 
 
 @cache
 def fork_server_address() -> str:
-    """Where this process's fork server is asked; its own begins with the first question and ends with this process."""
+    """Address of this process's fork server, which starts on first use and ends with this process."""
     if SHARED in os.environ:
         return os.environ[SHARED]
     open_ones = ExitStack()
@@ -51,7 +51,7 @@ def fork_server_address() -> str:
 
 
 def call(command: str, *words: str, folder: Path | None = None, timeout_s: float = DEADLINE_S) -> Ended:
-    """A command in a process of its own, which begins at once."""
+    """Run a command in a forked process, which starts without imports."""
     with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
         pid, code = ask(
             fork_server_address(),
@@ -69,12 +69,12 @@ def call(command: str, *words: str, folder: Path | None = None, timeout_s: float
 
 
 def call_script(*words: str) -> Ended:
-    """The script `perf_analyzer` in a process of its own."""
+    """Run the script `perf_analyzer` in a separate process."""
     return call("perf_analyzer", *words)
 
 
 def call_here(main: Callable[[list[str]], int], *words: str) -> Ended:
-    """A command inside this process: only its workers are others."""
+    """Run a command inside this process; only its workers are separate processes."""
     stdout, stderr = io.StringIO(), io.StringIO()
     with redirect_stdout(stdout), redirect_stderr(stderr):
         code = main(list(words))

@@ -1,6 +1,6 @@
-"""Asks a fork server for a process and waits for its end. It must start quickly, so it needs the standard library only.
+"""Request a process from a fork server and wait for its end. It must start fast, so it uses the standard library only.
 
-As a program: `python -IS fork_client.py ADDRESS COMMAND WORD...` is that command, with the descriptors it was given.
+As a program, `python -IS fork_client.py ADDRESS COMMAND WORD...` runs that command with its own descriptors.
 """
 
 import errno
@@ -20,25 +20,25 @@ INHERITED = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
 
 
 class ForkedProcess:
-    """A process out of a fork server. Its descriptor stays its own, even where its number is soon another's."""
+    """A process from a fork server. Its pidfd stays valid even if its process id is reused."""
 
     def __init__(self, address: str, request: Mapping[str, object], fds: Mapping[int, int]) -> None:
-        """`fds` are the places of descriptors in it, and which of ours they are."""
+        """`fds` maps descriptors of the new process to descriptors of this one."""
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(address)
         text = json.dumps({**request, "places": list(fds)}).encode() + b"\n"
         sent = socket.send_fds(self._connection, [text], list(fds.values()))
-        if sent < len(text):  # else the process may be over already
+        if sent < len(text):  # otherwise the process may already have ended
             self._connection.sendall(text[sent:])
         number, ends, _, _ = socket.recv_fds(self._connection, 32, 1)
-        if not ends:  # there is no room for one more
+        if not ends:  # the process could not be forked
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         (self._fd,) = ends
         self.pid = int(number)
         self._code: int | None = None
 
     def fileno(self) -> int:
-        """Readable when it is over."""
+        """Descriptor that is readable when the process has ended."""
         return self._connection.fileno()
 
     def kill(self) -> None:
@@ -48,7 +48,7 @@ class ForkedProcess:
             signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Its exit code; TimeoutError where it does not end in time."""
+        """Return its exit code; raise TimeoutError if it does not end in time."""
         if self._code is None:
             self._connection.settimeout(timeout_s)
             self._code = int(self._connection.recv(32))
@@ -68,7 +68,7 @@ def fork_command(
     limits: Mapping[int, int] | None = None,
     group: int | None = None,
 ) -> ForkedProcess:
-    """A process of this command, with these limits of resources. It joins the process group, 0 is one of its own."""
+    """Start this command with these resource limits. It joins the process group; 0 creates a new group."""
     request = {
         "command": command,
         "words": list(words),
@@ -81,7 +81,7 @@ def fork_command(
 
 
 def fork_worker(address: str, command: Sequence[str], fds: Sequence[int]) -> ForkedProcess:
-    """What `load.workers` starts, by the last word of its command."""
+    """Start a worker for `load.workers`, by the last word of its command."""
     with open(os.devnull) as nothing:
         places = {0: nothing.fileno(), 1: 1, 2: 2, **{fd: fd for fd in fds}}
         limits = {kind: resource.getrlimit(kind)[1] for kind in INHERITED}
@@ -97,7 +97,7 @@ def ask(
     folder: str | None = None,
     timeout_s: float | None = None,
 ) -> tuple[int, int]:
-    """The process id of a command and its exit code. One that takes too long is killed, and TimeoutError raised."""
+    """Run a command; return its process id and exit code. Kill it and raise TimeoutError if it takes too long."""
     process = fork_command(address, command, words, fds=dict(enumerate(fds)), folder=folder)
     try:
         return process.pid, process.wait(timeout_s)

@@ -1,9 +1,9 @@
-"""Commands as processes that begin at once: a process that has imported everything forks one for each.
+"""A fork server for commands: a process that has imported everything forks one process per command.
 
-What a command is to its user stays: a process with arguments, descriptors, a folder, an environment and an exit code.
-Only its imports are done already, which take longer than most commands that a test runs. `fork_client.ask` is the other
-side: it sends one line of JSON along with descriptors, and reads the process id and then the exit code. The workers of
-a command out of the fork server come out of the fork server too. The fork server ends when its standard input does.
+A command is still a process with arguments, descriptors, a folder, an environment and an exit code. Only its imports
+are already done, which take longer than most commands of a test. `fork_client.ask` is the other side: it sends one
+line of JSON with the descriptors, and reads the process id and then the exit code. Workers of such a command are forked
+from the fork server too. The fork server ends with its standard input.
 """
 
 import fcntl
@@ -40,13 +40,13 @@ COMMANDS = {
     "agent": "tests.support.agent_process",
 }
 _OTHERS = ("tests.support", "inferometer.server.models", "inferometer.server.vocoder")
-# Imported by commands as they run.
+# Imported lazily by commands.
 _LATE = ("encodings.idna", "hpack", "jinja2", "psutil", "rich.live", "rich.table")
 
 
 @contextmanager
 def fork_server() -> Iterator[str]:
-    """The address of a fork server that lives as long as the block."""
+    """Run a fork server while the block lasts; yield its address."""
     folder = tempfile.mkdtemp(prefix="inferometer-fork-server-")
     address = os.path.join(folder, "socket")
     try:
@@ -55,7 +55,7 @@ def fork_server() -> Iterator[str]:
             listener.listen(64)
             process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(listener.fileno())],
-                cwd=Path(__file__).parents[2],  # from where the tests are packages
+                cwd=Path(__file__).parents[2],  # so that tests can be imported
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(listener.fileno(),),
@@ -69,9 +69,9 @@ def fork_server() -> Iterator[str]:
 
 
 def main() -> None:
-    """The fork server itself, and in a forked process the command."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
-    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # until a command is ready for them
+    """Run the fork server, or the command in a forked process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the owner of this process
+    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # until a command can handle them
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
         gc.collect()
@@ -91,16 +91,16 @@ def _import_all() -> None:
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
-    # A plan of the documentation takes seconds; what it says is tested elsewhere.
+    # Capacity plans in the documentation take seconds; their content is tested elsewhere.
     keeping.ALL_REQUESTS, keeping.THOROUGH = 1_000, 2_000
     keeping.MOST_REQUESTS, keeping.BEYOND = 500, 5
 
 
 def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Forks for every request. Returns the request with its descriptors in the forked process, nothing at the end.
+    """Fork for every request. Return the request with its descriptors in the forked process, and None at the end.
 
-    Descriptors are put into their places by the caller: here, what others are waited for with is still to be closed,
-    and would be closed in their stead.
+    The caller moves the descriptors to their numbers: here, the server's own descriptors are still open and could
+    have the same numbers.
     """
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
@@ -131,12 +131,12 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                 try:
                     socket.send_fds(connection, [b"%d" % pid], [end])
                 except ConnectionError:
-                    os.kill(pid, signal.SIGKILL)  # nobody would ever end it
+                    os.kill(pid, signal.SIGKILL)  # nothing else would ever end it
                 selector.register(end, selectors.EVENT_READ, partial(_tell_end, pid, end, connection))
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The request with its descriptors; None of a process that was killed while it asked."""
+    """Receive a request with its descriptors; None if the client was killed while sending."""
     text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 16)
     while not text.endswith(b"\n"):
         more = connection.recv(1 << 16)
@@ -149,7 +149,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | No
 
 
 def _put(fds: list[int], places: list[int]) -> None:
-    """Each descriptor to its place; all others are closed."""
+    """Move each descriptor to its number and close all others."""
     beyond = max(places) + 1
     lifted = [fcntl.fcntl(fd, fcntl.F_DUPFD, beyond) for fd in fds]
     os.closerange(0, beyond)
@@ -167,7 +167,7 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
 
 def _run(request: dict[str, Any]) -> NoReturn:
     if request["group"] is not None:
-        with suppress(PermissionError):  # of another session
+        with suppress(PermissionError):  # in another session
             os.setpgid(0, request["group"])
     os.chdir(request["folder"])
     os.environ.clear()
@@ -176,15 +176,15 @@ def _run(request: dict[str, Any]) -> NoReturn:
     for kind, limit in request["limits"]:
         resource.setrlimit(kind, (limit, limit))
     command = importlib.import_module(COMMANDS[request["command"]])
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command has its own way with them
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command installs its own handlers
     if request["command"] != WORKER:  # which starts with them blocked
         signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code: int | None = command.main()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # what could not be written it has said by its code
+        with suppress(OSError):  # the exit code already reports unwritten output
             stream.flush()
-    os._exit(code or 0)  # tearing all modules down would take longer than most commands
+    os._exit(code or 0)  # finalizing all modules would take longer than most commands
 
 
 if __name__ == "__main__":

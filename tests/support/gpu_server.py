@@ -1,7 +1,7 @@
 """A simulated Triton with a GPU, event by event: instances, batcher, cores, and kernels that take turns on the device.
 
-It is told what each model does and shows what the real one would: throughput, latency, statistics by batch size, how
-busy cores and GPU are, and how full the GPU's memory is. It shares no code with the queueing model it is to test.
+Given the cost of each model, it reports what a real server would: throughput, latency, statistics by batch size,
+utilization of cores and GPU, and the GPU's memory. It shares no code with the queueing model under test.
 """
 
 import random
@@ -22,7 +22,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class SimulatedModel:
-    """Seconds on a core and on the GPU: of an execution, and more for each inference and each request in it."""
+    """Seconds on a core and on the GPU: per execution, plus per inference and per request in it."""
 
     name: str
     core_s: float
@@ -30,8 +30,8 @@ class SimulatedModel:
     core_item_s: float = 0.0
     gpu_item_s: float = 0.0
     request_s: float = 0.0
-    copy_s: float = 0.00005  # of a request, in and out; part of what the server counts as compute
-    kernels: int = 4  # parts of an execution: work on a core, then on the GPU, and again
+    copy_s: float = 0.00005  # per request, in and out; part of the compute time in the server's statistics
+    kernels: int = 4  # parts of an execution, which alternate between core and GPU
     instances: int = 1
     max_batch: int = 0
     is_batching: bool = False
@@ -72,18 +72,18 @@ class OutOfMemory(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GpuServer:
-    """Models in a row, on a machine with so many cores and one GPU."""
+    """A chain of models on a machine with `cores` cores and one GPU."""
 
     models: tuple[SimulatedModel, ...]
     cores: int = 16
     outside_s: float = 0.0003
-    switch_s: float = 0.00002  # of the GPU, from the kernels of one instance to those of another
+    switch_s: float = 0.00002  # GPU time to switch between the kernels of two instances
     memory_bytes: int = 80 * GIB
-    other_bytes: int = 0  # of the memory, held by other programs
-    memory_share: float = 0.1  # of the time the GPU works, that its memory does
+    other_bytes: int = 0  # memory held by other programs
+    memory_share: float = 0.1  # memory utilization, as a share of GPU utilization
     has_gpu_figures: bool = True
     noise: float = 0.02
-    late_s: float = 0.0  # of every fortieth request, more on its way
+    late_s: float = 0.0  # extra delay of every fortieth request
     seed: int = 1
 
     def changed(self, change: Change) -> "GpuServer":
@@ -109,7 +109,7 @@ class GpuServer:
 
 
 class _Fifo:
-    """Jobs in the order they came, so many at a time."""
+    """A first-in, first-out queue with a limited number of jobs in service."""
 
     def __init__(self, run: "_Run", count: int, switch_s: float = 0.0) -> None:
         self._run, self._free, self._switch_s = run, count, switch_s
@@ -183,7 +183,7 @@ class _Run:
 
     def _begin(self) -> None:
         began = self.now
-        spread = self.random.uniform(0.2, 1.8)  # replies of a batch do not come back all at once
+        spread = self.random.uniform(0.2, 1.8)  # replies of a batch do not arrive all at once
         self.begun += 1
         late_s = 0.0 if self.begun % 40 else self.server.late_s
         self.after(self.server.outside_s * spread + late_s, lambda: self._enter(0, began))

@@ -1,9 +1,8 @@
-"""gRPC servers on loopback that do as they are told: answer, stall, refuse, reset, go away.
+"""Scripted gRPC servers on loopback: they answer, stall, refuse, reset or go away.
 
-They are built on h2, which shares no code with our codec and takes it as a fault when a client breaks HTTP/2: a server
-that saw one fails its `with` block. A **call** is one message and where it came from; an **act** is what happens to
-it, on the wire it came on. `GrpcServer` runs a script; `FakeGrpcTriton` is one that a whole run can talk to, with the
-inferences left to a script.
+They are built on h2, which shares no code with our codec and detects clients that violate HTTP/2: a server
+that saw a violation fails its `with` block. A **call** is one message and its origin; an **act** is the reaction to it,
+on the same wire. `GrpcServer` runs a script; `FakeGrpcTriton` is a server for a whole run, with scripted inferences.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 SERVICE = "/inference.GRPCInferenceService/"
 STREAM_INFER = "ModelStreamInfer"
-PREFIX = 5  # of a message: whether it is compressed, and its length
+PREFIX = 5  # prefix of a message: compression flag and length
 ROOM = 2**31 - 1
 
 HEADER_TABLE_SIZE, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 3, 4, 5  # settings
@@ -38,7 +37,7 @@ HEAD: Headers = ((":status", "200"), ("content-type", "application/grpc"))
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A message as it came, decompressed; connections and streams are numbered as they were opened."""
+    """A received message, decompressed; connections and streams are numbered in the order of opening."""
 
     connection: int
     stream: int
@@ -59,21 +58,21 @@ def framed(message: bytes) -> bytes:
 
 
 class Wire:
-    """The server's end of one connection. Any thread may use it; nothing is done once it is closed."""
+    """The server's end of one connection. Thread-safe; does nothing once it is closed."""
 
     def __init__(self, connection: socket.socket, number: int, settings: Mapping[int, int]) -> None:
         self.number = number
-        self.resets: list[tuple[int, int]] = []  # (stream, code) of the calls that the client gave up
+        self.resets: list[tuple[int, int]] = []  # (stream, code) of the calls that the client canceled
         self.pongs = 0
         self.is_closed = False
         self.faults: list[str] = []
         self._socket = connection
         self._lock = threading.RLock()
         self._last = ROOM  # streams above it are not served
-        self._heads: dict[int, Headers] = {}  # of requests
+        self._heads: dict[int, Headers] = {}  # heads of requests
         self._bodies: dict[int, bytearray] = {}
-        self._begun: set[int] = set()  # streams whose reply has a head,
-        self._over: set[int] = set()  # and those whose reply has an end
+        self._begun: set[int] = set()  # streams whose reply has started,
+        self._over: set[int] = set()  # and those whose reply has ended
         self._unsent: dict[int, bytearray] = {}
         self._trailers: dict[int, Headers] = {}
         self._http2 = _http2()
@@ -84,7 +83,7 @@ class Wire:
     # --- what acts do
 
     def answer(self, call: Call, *messages: bytes, trailers: Headers | None = None) -> None:
-        """A part of a reply, or the last when there are trailers."""
+        """Send a part of a reply; with trailers, the last one."""
         with self._lock:
             if call.stream in self._over:
                 return
@@ -96,7 +95,7 @@ class Wire:
             self._flush()
 
     def answer_plainly(self, call: Call, headers: Headers, body: bytes = b"") -> None:
-        """A reply without messages: headers, and if there is one a body; nothing else."""
+        """Send a reply without messages: headers and an optional body."""
         with self._lock, self._while_open():
             self._http2.send_headers(call.stream, headers, end_stream=not body)
             if body:
@@ -115,19 +114,19 @@ class Wire:
             self._transmit()
 
     def goaway(self, last: int = ROOM, code: int = NO_ERROR) -> None:
-        """No more streams above the last; h2 would end the connection, so it is not asked."""
+        """Refuse streams above the last; bypass h2, which would end the connection."""
         with self._lock:
             self._last = min(self._last, last)
             self.send(struct.pack(">BHBBLLL", 0, 8, 7, 0, 0, last, code))
 
     def increase_window(self, size: int) -> None:
-        """Let the client send more on the whole connection."""
+        """Increase the send window of the connection."""
         with self._lock, self._while_open():
             self._http2.increment_flow_control_window(size)
             self._transmit()
 
     def send(self, data: bytes) -> None:
-        """Exactly these bytes, frames or not."""
+        """Send exactly these bytes, valid frames or not."""
         with self._lock, contextlib.suppress(OSError):
             self._socket.sendall(data)
 
@@ -137,12 +136,12 @@ class Wire:
         self._socket.close()
 
     def hang_up(self) -> None:
-        """Send nothing more. A close while something is unread would be a reset, and take back what was sent."""
+        """Stop sending. Closing with unread data would reset the connection and discard sent data."""
         with self._lock, contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """Close without a farewell: the peer gets RST."""
+        """Close abruptly: the peer gets RST."""
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
@@ -150,7 +149,7 @@ class Wire:
     # --- the loop
 
     def receive(self) -> list[Call] | None:
-        """The calls that have come; None when the client has gone or has broken the rules."""
+        """Return the received calls; None if the client has disconnected or violated the protocol."""
         from h2.exceptions import ProtocolError
 
         try:
@@ -184,7 +183,7 @@ class Wire:
         elif isinstance(event, events.StreamEnded):
             if not self._is_stream(stream):
                 return self._calls(stream)
-            self._end_stream(stream)  # the client has no more requests
+            self._end_stream(stream)  # the client sends no more requests
         elif isinstance(event, events.StreamReset):
             self.resets.append((stream, int(event.error_code)))
         elif isinstance(event, events.PingAckReceived):
@@ -201,7 +200,7 @@ class Wire:
                 self._begin(stream, HEAD)
 
     def _calls(self, stream: int) -> list[Call]:
-        """Messages that are complete."""
+        """Yield the complete messages of a stream."""
         body, headers, calls = self._bodies[stream], self._heads[stream], []
         while len(body) >= PREFIX:
             flag, size = struct.unpack_from(">BL", body)
@@ -210,7 +209,7 @@ class Wire:
             message = bytes(body[PREFIX : PREFIX + size])
             del body[: PREFIX + size]
             if flag:
-                message = zlib.decompress(message, 47)  # zlib's or gzip's
+                message = zlib.decompress(message, 47)  # zlib or gzip
             calls.append(Call(self.number, stream, headers, message, is_compressed=bool(flag)))
         return calls if stream <= self._last and stream not in self._over else []
 
@@ -223,7 +222,7 @@ class Wire:
             self._http2.send_headers(stream, headers)
 
     def _flush(self) -> None:
-        """Whatever the client's windows allow."""
+        """Send what the client's windows allow."""
         for stream in list(self._unsent):
             with self._while_open(stream):
                 self._push(stream, self._unsent[stream])
@@ -248,7 +247,7 @@ class Wire:
 
     @contextlib.contextmanager
     def _while_open(self, stream: int = 0) -> Any:
-        """A stream that the client gave up, or that we reset, takes nothing more."""
+        """Ignore errors on a stream that the client canceled or the server reset."""
         from h2.exceptions import ProtocolError
 
         try:
@@ -264,7 +263,7 @@ def _http2() -> "H2Connection":
     from h2.settings import SettingCodes, Settings
 
     http2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-    # Before it knows our settings a client may open as many streams as it likes.
+    # A client may open any number of streams before it receives our settings.
     http2.local_settings = Settings(client=False, initial_values={SettingCodes.MAX_CONCURRENT_STREAMS: ROOM})
     return http2
 
@@ -281,27 +280,27 @@ Script = Callable[[Call], Act]
 
 
 def answer(*messages: bytes) -> Act:
-    """A whole good reply."""
+    """A complete successful reply."""
     return lambda wire, call: wire.answer(call, *messages, trailers=_status(0))
 
 
 def say(*messages: bytes) -> Act:
-    """Messages of a reply that goes on."""
+    """Messages of an unfinished reply."""
     return lambda wire, call: wire.answer(call, *messages)
 
 
 def fail(code: int, text: str = "", *messages: bytes) -> Act:
-    """A status in the trailers, after these messages."""
+    """An error status in the trailers, after these messages."""
     return lambda wire, call: wire.answer(call, *messages, trailers=_status(code, text))
 
 
 def refuse(code: int, text: str = "") -> Act:
-    """A status in the head: "trailers-only"."""
+    """An error status in the head ("trailers-only")."""
     return lambda wire, call: wire.answer_plainly(call, HEAD + _status(code, text))
 
 
 def answer_http(status: int, kind: str, body: bytes) -> Act:
-    """What a proxy says that does not speak gRPC."""
+    """The reply of a proxy that does not support gRPC."""
     return lambda wire, call: wire.answer_plainly(
         call, ((":status", str(status)), ("content-type", kind)), body
     )
@@ -336,7 +335,7 @@ def raw(data: bytes) -> Act:
 
 
 def each(*acts: Act) -> Act:
-    """One after the other."""
+    """Run the acts one after the other."""
 
     def act(wire: Wire, call: Call) -> None:
         for one in acts:
@@ -349,7 +348,7 @@ def each(*acts: Act) -> Act:
 
 
 class GrpcServer:
-    """Use as a context manager; stop() and start() in it restart the server on its port."""
+    """A scripted server. Use as a context manager; stop() and start() restart it on the same port."""
 
     def __init__(
         self,
@@ -359,11 +358,11 @@ class GrpcServer:
         window: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.calls: list[Call] = []  # in the order in which their last byte came
+        self.calls: list[Call] = []  # in the order in which their last byte arrived
         self.wires: list[Wire] = []  # in the order in which they were accepted
         self._script = script
         self._settings = settings or {}
-        self._window = window  # of each connection, beyond the 64 KiB of the standard
+        self._window = window  # window of each connection beyond the standard 64 KiB
         self._tls = tls
         if tls is not None:
             tls.set_alpn_protocols(["h2"])
@@ -378,7 +377,7 @@ class GrpcServer:
 
     @property
     def faults(self) -> list[str]:
-        """How the client broke the protocol."""
+        """Protocol violations of the client."""
         with self._news:
             return [fault for wire in self.wires for fault in wire.faults]
 
@@ -393,7 +392,7 @@ class GrpcServer:
         assert kind is not None or not self.faults, self.faults
 
     def stop(self) -> None:
-        """As a killed process: nobody listens any more, and every connection is cut."""
+        """Stop like a killed process: close the listener and cut every connection."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
@@ -408,7 +407,7 @@ class GrpcServer:
         self._start(self._accept, self._listener)
 
     def wait_for(self, holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> bool:
-        """Whether the condition came true; it is looked at after every call and every connection's end."""
+        """Wait until the condition holds; it is checked after every call and every end of a connection."""
         with self._news:
             return self._news.wait_for(holds, deadline_s)
 
@@ -428,7 +427,7 @@ class GrpcServer:
         try:
             if self._tls is not None:
                 connection = self._tls.wrap_socket(connection, server_side=True)
-        except OSError:  # the peer does not like our certificate, or we do not like its
+        except OSError:  # one side rejects the certificate of the other
             connection.close()
             return
         with self._news:
@@ -503,7 +502,7 @@ class FakeGrpcTriton:
             return refuse(12, f"{call.method} is not implemented")
         asked = service_pb2.ModelMetadataRequest.FromString(
             call.message
-        ).name  # the first field of all of them
+        ).name  # `name` is the first field of all of them
         if asked not in ("", self.model.name):
             return refuse(5, f"Request for unknown model: '{asked}' is not found")
         return answer(self._control(call.method, replies[call.method]().SerializeToString()))
@@ -538,12 +537,12 @@ class FakeGrpcTriton:
 
 
 def asked(call: Call) -> Any:
-    """The official message of an inference."""
+    """Decode an inference with the official message."""
     return service_pb2.ModelInferRequest.FromString(call.message)
 
 
 def usual(call: Call) -> Act:
-    """What Triton says to an inference: on a stream the response is the final one."""
+    """The usual answer of Triton to an inference; on a stream it is the final response."""
     request_id = asked(call).id
     if call.method == STREAM_INFER:
         return say(response(request_id))
@@ -551,7 +550,7 @@ def usual(call: Call) -> Act:
 
 
 def response(request_id: str, *, has_data: bool = True, is_final: bool | None = True) -> bytes:
-    """A message of ModelStreamInfer; None leaves the flag out."""
+    """Build a message of ModelStreamInfer; None leaves the flag out."""
     inner = infer_response(request_id, has_data=has_data)
     if is_final is not None:
         inner.parameters["triton_final_response"].bool_param = is_final
@@ -559,7 +558,7 @@ def response(request_id: str, *, has_data: bool = True, is_final: bool | None = 
 
 
 def error_response(request_id: str, text: str) -> bytes:
-    """An error on ModelStreamInfer: the stream goes on."""
+    """Build an error message of ModelStreamInfer; the stream continues."""
     inner = service_pb2.ModelInferResponse(id=request_id)
     message = service_pb2.ModelStreamInferResponse(error_message=text, infer_response=inner)
     return bytes(message.SerializeToString())

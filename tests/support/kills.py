@@ -1,4 +1,4 @@
-"""Kill -9 of the browser interface, of a run, or of both, at random moments: what was finished stays, whole.
+"""Kill the browser interface, a run, or both with SIGKILL at random moments: finished runs must stay intact.
 
 `python -m tests.support.kills --count 50 --seed 1` takes about three minutes.
 """
@@ -29,14 +29,14 @@ VICTIMS = ("ui", "run", "both")
 
 @dataclass
 class Killed:
-    """What was killed, and what became of the runs."""
+    """The killed process, and the state of the runs afterwards."""
 
     victims: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VICTIMS, 0))
     states: dict[str, int] = field(default_factory=lambda: dict.fromkeys((FINISHED, FAILED, KILLED), 0))
 
 
 class _Ui:
-    """A ui process, and a page of it."""
+    """A ui process and one of its pages."""
 
     def __init__(self, folder: Path) -> None:
         command = (sys.executable, "-m", "inferometer.cli.main", "ui", "--store", str(folder), "--port", "0")
@@ -65,9 +65,9 @@ class _Ui:
 
 
 def kills(folder: Path, *, count: int, seed: int) -> Killed:
-    """So many of them, one after the other, in one store; AssertionError where anything is lost."""
+    """Kill `count` times in one store; raise AssertionError if anything is lost."""
     chance, told = random.Random(seed), Killed()
-    finished: dict[str, str] = {}  # digests of answers by the ids of runs
+    finished: dict[str, str] = {}  # digest of the answer by run id
     ui: _Ui | None = None
     try:
         with FakeTriton() as fake:
@@ -100,7 +100,7 @@ def _kill_runs(folder: Path) -> None:
 
 
 def _let_end(folder: Path) -> None:
-    """A run whose ui is gone goes on."""
+    """Wait for a run that continues without its ui."""
     until_s = time.monotonic() + DEADLINE_S
     while Store(folder).runs(RunFilter(state=RUNNING)):
         assert time.monotonic() < until_s, "a run does not end"
@@ -116,7 +116,7 @@ def _check(folder: Path, finished: dict[str, str]) -> None:
         assert _digest(store.answer_path(there[run_id])) == digest
     for run in there.values():
         if run.state == FINISHED:
-            store.answer(run)  # it can be read, so it is whole
+            store.answer(run)  # readable, so it is complete
             finished[run.id] = _digest(store.answer_path(run))
 
 

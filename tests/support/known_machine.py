@@ -1,9 +1,8 @@
-"""A machine whose cores have a queue each, under models whose steps sleep or keep a core busy: a twin is judged by it.
+"""A simulated machine with a run queue per core, running models that sleep or keep a core busy, to judge a twin by.
 
-Written apart from the simulation of the product, in which all that want a core share all cores evenly. Here a step runs
-on one core for a slice of time, then whoever waits there goes first; an idle core takes over from the fullest queue.
-An instance goes on where it was, unless there is less to do elsewhere, as on Linux.
-Time is in seconds, and nothing sleeps.
+It is independent of the product's simulation, in which runnable steps share all cores evenly. Here a step runs on one
+core for a time slice, then the next one in its queue runs; an idle core takes work from the fullest queue. An instance
+stays on its core unless another has less to do, as on Linux. Time is in seconds, and nothing sleeps.
 """
 
 import itertools
@@ -29,9 +28,9 @@ from inferometer.stats.measurement import (
 from inferometer.stats.result import Result
 
 SLICE_S = 0.003
-LATE_S = 0.0001  # a sleeper wakes up so much too late, in the mean
-WAY_S = 0.0006  # from the client and back
-OWN_S = 0.0004  # of a core, by the server for each request
+LATE_S = 0.0001  # mean delay of a wake-up
+WAY_S = 0.0006  # round trip to the client
+OWN_S = 0.0004  # CPU time of the server per request
 Then = Callable[[], None]
 
 
@@ -39,7 +38,7 @@ Then = Callable[[], None]
 class MachineStep:
     name: str
     sleep_s: float = 0.0
-    core_s: float = 0.0  # of each thread
+    core_s: float = 0.0  # per thread
     instances: int = 1
     threads: int = 1
 
@@ -59,7 +58,7 @@ class _Job:
 
 
 class _Cores:
-    """A queue for each."""
+    """The cores, with a run queue each."""
 
     def __init__(self, run: "_Run", count: int) -> None:
         self._run = run
@@ -116,8 +115,8 @@ class _Place:
     queue_s: float = 0.0
     work_s: float = 0.0
     core_s: float = 0.0
-    waited_s: float = 0.0  # for a core
-    homes: deque[int] = field(default_factory=deque)  # cores where free instances were
+    waited_s: float = 0.0  # time spent waiting for a core
+    homes: deque[int] = field(default_factory=deque)  # last cores of the free instances
 
 
 class _Run:
@@ -138,7 +137,7 @@ class _Run:
 
 
 class _Traffic:
-    """So many requests in flight to one model."""
+    """A fixed number of requests in flight to one model."""
 
     def __init__(self, run: _Run, model: MachineModel, concurrency: int) -> None:
         self._run = run
@@ -191,7 +190,7 @@ class _Traffic:
             for _ in range(step.threads):
                 run.cores.work(step.core_s, place, end)
 
-        if not step.sleep_s:  # with the next one waiting, an instance does not leave its core
+        if not step.sleep_s:  # an instance with another request waiting stays on its core
             work()
             return
         sleep_s = step.sleep_s + run.random.expovariate(1 / LATE_S)
@@ -200,12 +199,12 @@ class _Traffic:
 
 @dataclass(frozen=True, slots=True)
 class KnownMachine:
-    """The server has these cores to itself."""
+    """A machine whose cores are used only by the server."""
 
     cores: int
 
     def measured(self, model: MachineModel, levels: Sequence[int], seconds: float, seed: int = 1) -> Result:
-        """Each load on a server that has just begun."""
+        """Measure each load on a freshly started server."""
         found = [
             self._level({model: concurrency}, seconds, seed + number)[0]
             for number, concurrency in enumerate(levels)

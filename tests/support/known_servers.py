@@ -1,7 +1,7 @@
-"""Servers on a simulated clock whose steps are known, measured by the real line: a twin is judged by them.
+"""Servers with known steps on a simulated clock, measured by the real code, to judge a twin by.
 
-Written apart from the simulation of the product: each step serves in the order in which requests come, with so many
-instances, and a request's way is known when it is sent.
+They are independent of the product's simulation: each step serves requests in order of arrival with a fixed number of
+instances, and the path of a request is known when it is sent.
 """
 
 import random
@@ -40,7 +40,7 @@ class KnownStep:
 
 @dataclass(frozen=True, slots=True)
 class KnownServer:
-    """One model of steps in a row."""
+    """A model with consecutive steps."""
 
     name: str
     steps: tuple[KnownStep, ...]
@@ -52,7 +52,7 @@ class KnownServer:
         return ModelSpec(self.name, "1", (), (), is_ensemble=True, composing=members, config=config)
 
     def measured(self, points: Sequence[LoadPoint], seconds: float, seed: int = 1) -> Result:
-        """As `inferometer measure` would have it, each load on a server that has just begun."""
+        """Measure like `inferometer measure`, each load on a freshly started server."""
         levels = tuple(self._level(point, seconds, seed + number) for number, point in enumerate(points))
         spec = self.spec()
         is_random = any(isinstance(getattr(p.plan, "schedule", None), Poisson) for p in points)
@@ -95,14 +95,14 @@ class KnownServer:
 
 @dataclass(slots=True)
 class _Way:
-    """What becomes of each request, and what the server counts of those that are over."""
+    """The path of each request, and the server's counters of finished requests."""
 
     steps: tuple[KnownStep, ...]
     source: random.Random
     free_ns: list[list[int]] = field(default_factory=list)
     ended: list[tuple[int, tuple[tuple[int, int], ...]]] = field(
         default_factory=list
-    )  # (end, (wait, work) a step)
+    )  # (end, (wait, work) per step)
 
     def __post_init__(self) -> None:
         self.free_ns = [[0] * step.instances for step in self.steps]

@@ -1,7 +1,7 @@
 """A simulated server to tune: seeded landscapes of instances, batches, delay and load, with cores and noise.
 
-The figures come from a formula of its own, richer than what the tuner's forecast knows: a service time that bends with
-the batch, instances that disturb each other, a tail that grows with the load.
+The figures come from a separate formula with more effects than the tuner's forecast: a nonlinear service time,
+instances that disturb each other, a tail that grows with the load.
 """
 
 import math
@@ -20,21 +20,21 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Landscape:
-    """What a model costs on one machine."""
+    """Costs of a model on one machine."""
 
     fixed_s: float
     item_s: float
-    bend: float  # of the service time over the batch: below 1 it flattens
+    bend: float  # exponent of the service time over the batch size: below 1 it flattens
     outside_s: float
     cores: float
     sharing: float  # 0: instances never disturb each other, 1: they share the cores exactly
-    friction: float  # per further instance
-    crowding: float  # throughput lost per doubling of a load beyond what helps
-    tail: float  # p99 over mean when idle
+    friction: float  # per additional instance
+    crowding: float  # throughput lost per doubling of the load beyond saturation
+    tail: float  # ratio of p99 to mean when idle
     tail_growth: float
     noise: float
     tail_noise: float
-    tile: int = 1  # an execution takes as long as one of the next multiple
+    tile: int = 1  # batch sizes are rounded up to a multiple
 
     @classmethod
     def drawn(cls, seed: int) -> "Landscape":
@@ -56,8 +56,8 @@ class Landscape:
 
     @classmethod
     def varied(cls, seed: int) -> "Landscape":
-        """By turns: cores, cores, one device that all instances share and on which a batch costs hardly more than one
-        inference, and a service time with kinks."""
+        """Vary by seed: cores, cores, a shared device on which a batch costs hardly more than one inference, and a
+        service time with kinks."""
         plain, draw = cls.drawn(seed), random.Random(-seed - 7)
         if seed % 4 == 2:
             fixed_s = 10 ** draw.uniform(-3.3, -2.3)
@@ -67,7 +67,7 @@ class Landscape:
         return replace(plain, tile=draw.choice((2, 4, 8))) if seed % 4 == 3 else plain
 
     def truth(self, variant: ModelVariant, load: ClientLoad) -> tuple[float, float]:
-        """Throughput and p99 in ms, without noise."""
+        """Return the throughput and the p99 in ms, without noise."""
         config = variant.config
         k = model_config.total_instances(config)
         batching = model_config.has_dynamic_batching(config)
@@ -78,7 +78,7 @@ class Landscape:
         n = float(load.concurrency or 1)
         outside_s, most, service_of = self.outside_s, float(k), self._service
         rate = n / (outside_s + service_of(1.0, min(k, n)))
-        for _ in range(30):  # comparisons, since calls of min and max are dear where there are so many
+        for _ in range(30):  # comparisons are faster than calls of min and max
             inside = n - rate * outside_s
             inside = inside if inside > 0.01 else 0.01
             busy = most if most < inside else inside
@@ -96,8 +96,8 @@ class Landscape:
         return rate, 1000 * mean_s * (self.tail + self.tail_growth * depth**0.5 / (1 + 0.02 * depth))
 
     def _by_rate(self, asked: float, k: int, b: int, delay_s: float) -> tuple[float, float]:
-        """Requests that do not wait for each other: batches as large as they must be, and beyond the capacity a queue
-        that grows as long as it is looked at."""
+        """Figures of an open loop: batches are as large as necessary, and beyond the capacity the queue grows for as
+        long as it is measured."""
         capacity = k * b / self._service(b, k)
         if asked >= capacity:
             return capacity, 1000 * self.tail * (self.outside_s + LOOK_S * (1.1 - capacity / asked))
@@ -122,7 +122,7 @@ class Landscape:
 def driven(
     steps: SearchSteps[str], measure: Callable[[Proposal], Trial]
 ) -> tuple[list[SearchMessage | SkippedProposal], str]:
-    """What a search says and leaves out when its proposals are measured so, and why it ends."""
+    """Drive a search with these measurements; return its messages, skipped candidates, and why it ended."""
     events: list[SearchMessage | SkippedProposal] = []
     told: Trial | None = None
     while True:
@@ -137,14 +137,14 @@ def driven(
 
 @dataclass(slots=True)
 class SimulatedTrials:
-    """Answers proposals as the landscape has it. The same proposal always gives the same trial."""
+    """Trials computed from the landscape. The same proposal always gives the same trial."""
 
     landscape: Landscape
     seed: int = 0
     loaded: str = ""
     count: int = 0
     fails: tuple[str, ...] = ()  # variants that cannot be loaded
-    loading: float = 2.5  # what it costs to load a variant of one instance, in looks
+    loading: float = 2.5  # cost of loading a variant with one instance, in measurements
 
     def answer(self, proposal: Proposal) -> Trial:
         number, self.count = self.count, self.count + 1

@@ -1,4 +1,4 @@
-"""Ports where something listens that is no server of models: each does one thing to whoever connects."""
+"""Listeners that are not model servers: each treats connections in one way."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ PIECE = 65536
 
 
 class Listener:
-    """Use as a context manager."""
+    """A listener on loopback. Use as a context manager."""
 
     def __init__(self, meeting: Meeting) -> None:
         self._meeting = meeting
@@ -56,17 +56,17 @@ class Listener:
 
 
 def mute(connection: socket.socket) -> None:
-    """Reads, and never says a word."""
+    """Read, but never answer."""
     while connection.recv(PIECE):
         pass
 
 
 def closing(connection: socket.socket) -> None:
-    """Closes before anything is read."""
+    """Close before reading anything."""
 
 
 def hanging_up(connection: socket.socket) -> None:
-    """Closes when it has read something."""
+    """Close after reading something."""
     connection.recv(PIECE)
 
 
@@ -75,7 +75,7 @@ def resetting(connection: socket.socket) -> None:
 
 
 def greeting(text: bytes) -> Meeting:
-    """Speaks first, as SSH, SMTP and MySQL do."""
+    """Send a greeting first, like SSH, SMTP and MySQL."""
 
     def meet(connection: socket.socket) -> None:
         connection.sendall(text)
@@ -85,7 +85,7 @@ def greeting(text: bytes) -> Meeting:
 
 
 def answering(text: bytes) -> Meeting:
-    """Speaks when spoken to, whatever was said."""
+    """Send the same answer to any request."""
 
     def meet(connection: socket.socket) -> None:
         connection.recv(PIECE)
@@ -95,7 +95,7 @@ def answering(text: bytes) -> Meeting:
 
 
 def tls_or(plain: Meeting, context: ssl.SSLContext) -> Meeting:
-    """A handshake for those who begin one; as proxies do, a word in plain text for the others."""
+    """Shake hands with TLS clients, and answer others in plain text, like a proxy."""
 
     def meet(connection: socket.socket) -> None:
         if connection.recv(1, socket.MSG_PEEK) != b"\x16":

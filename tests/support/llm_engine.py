@@ -1,8 +1,8 @@
-"""An LLM server as arithmetic: continuous batching with slots, a KV cache, prefill and decode, in steps of time.
+"""A simulated LLM server: continuous batching with slots, a KV cache, prefill and decode, in discrete steps.
 
-`Engine.step()` decides what the next step does and how long it takes; the time may pass in a simulation (`sweep`) or
-for real (`tests.support.llm_server`). `metrics_page` says what such a server would say of itself, in the words of vLLM,
-SGLang, TensorRT-LLM or llama.cpp.
+`Engine.step()` decides the content and the duration of the next step; time is simulated (`sweep`) or real
+(`tests.support.llm_server`). `metrics_page` renders the metrics of such a server in the format of vLLM, SGLang,
+TensorRT-LLM or llama.cpp.
 """
 
 import random
@@ -22,11 +22,11 @@ BLOCK = 16
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     prefill_per_s: float = 20_000.0  # prompt tokens
-    step_s: float = 0.010  # of a decode step with one sequence
-    step_per_sequence_s: float = 0.0001  # and for each further one
+    step_s: float = 0.010  # duration of a decode step with one sequence
+    step_per_sequence_s: float = 0.0001  # plus this for each additional one
     slots: int = 1_000
     kv_tokens: int = 1_000_000
-    prefill_budget: int = 2_048  # most prompt tokens in one step, except for a single prompt
+    prefill_budget: int = 2_048  # maximum of prompt tokens in one step, except for a single prompt
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +39,7 @@ class AskedSequence:
 
     @property
     def held(self) -> int:
-        """Tokens of the KV cache."""
+        """Tokens held in the KV cache."""
         return self.prompt + self.made
 
     @property
@@ -68,7 +68,7 @@ class Engine:
         return not self.waiting and not self.running
 
     def step(self) -> float:
-        """Admit what may run, and say how long the step takes; `finish_step` is called when that is over."""
+        """Admit sequences and return the duration of the step; `finish_step` is called after it."""
         settings, read = self.settings, 0
         while self.waiting and len(self.running) < settings.slots:
             first = self.waiting[0]
@@ -82,13 +82,13 @@ class Engine:
         while len(self.running) > 1 and self.kv_used + len(self.running) > settings.kv_tokens:
             self.waiting.appendleft(
                 self.running.pop()
-            )  # the youngest: it starts again, with what it has made
+            )  # preempt the youngest: it starts again with the tokens it has generated
             self.preemptions += 1
         decode_s = settings.step_s + settings.step_per_sequence_s * max(0, len(self.running) - 1)
         return read / settings.prefill_per_s + decode_s
 
     def finish_step(self, now_s: float) -> list[AskedSequence]:
-        """Every running sequence has one more token; gives those that are done."""
+        """Add a token to every running sequence; return the finished ones."""
         for sequence in self.running:
             sequence.made += 1
             sequence.token_times.append(now_s)
@@ -190,7 +190,7 @@ DIALECTS = tuple(_PAGES)
 class Traffic:
     prompt: int = 500
     answer: int = 100
-    spread: float = 0.2  # of the lengths, each way
+    spread: float = 0.2  # relative spread of the lengths
 
     def draw(self, source: random.Random) -> AskedSequence:
         def around(length: int) -> int:
@@ -208,7 +208,7 @@ def simulated_level(
     dialect: str | None,
     looks_s: float = 0.2,
 ) -> ServingLevel:
-    """A closed loop of so many clients, measured after a warm-up of two waves, for six more."""
+    """Simulate a closed loop, measured for six waves after a warm-up of two."""
     source = random.Random(f"{seed} {concurrency}")
     engine, now_s, next_look_s = Engine(settings), 0.0, 0.0
     done: list[tuple[float, AskedSequence]] = []
@@ -263,7 +263,7 @@ def _level(
 def simulated_sweep(
     settings: EngineSettings, traffic: Traffic, *, seed: int, dialect: str | None, most: int = 256
 ) -> tuple[ServingLevel, ...]:
-    """Doubling loads as long as throughput grows, as `diagnose` measures them."""
+    """Double the load as long as throughput grows, like `diagnose`."""
     levels = [simulated_level(settings, traffic, load, seed=seed, dialect=dialect) for load in (1, 2, 4, 8)]
     while levels[-1].concurrency < most and levels[-1].requests_per_s > 1.1 * levels[-2].requests_per_s:
         load = 2 * levels[-1].concurrency

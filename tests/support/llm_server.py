@@ -14,11 +14,11 @@ from tests.support.servers import Act, Request, ScriptedServer, Wire, answer, an
 
 @dataclass(slots=True, eq=False)
 class _Asked(AskedSequence):
-    tokens: "queue.SimpleQueue[bool]" = field(default_factory=queue.SimpleQueue)  # True is the last
+    tokens: "queue.SimpleQueue[bool]" = field(default_factory=queue.SimpleQueue)  # True marks the last token
 
 
 class LlmServer:
-    """Streams of chat completions. Use as a context manager. `dialect` None has no metrics."""
+    """A server of streamed chat completions. Use as a context manager. With `dialect` None it has no metrics."""
 
     def __init__(self, settings: EngineSettings, *, dialect: str | None, answer_tokens: int = 16) -> None:
         self.server = ScriptedServer(self._act)

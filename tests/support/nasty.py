@@ -1,4 +1,4 @@
-"""Texts that are markup, formulas or commands in some format, and reports that have them wherever others write."""
+"""Texts that are markup, formulas or commands in some format, and reports with such texts in all foreign fields."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -66,7 +66,7 @@ Choose = Callable[[str], str]
 
 
 def with_texts(value: Any, choose: Choose) -> Any:
-    """The value with another text in every place where somebody else's words may be."""
+    """Replace every text of the value that may come from outside."""
     if isinstance(value, str):
         return choose(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

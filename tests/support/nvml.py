@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 
 class FakeNvml:
-    """The package nvidia-ml-py, as far as it is used; GPU 1 tells nothing but its name."""
+    """The used part of the package nvidia-ml-py; GPU 1 reports only its name."""
 
     NVML_CLOCK_SM = 1
 

@@ -1,7 +1,7 @@
-"""A command in this process whose load is simulated, and everything that can be seen of it from outside.
+"""Run a command in this process with a simulated load, and record everything observable from outside.
 
-The clock is a fake one and the workers are the engine on it, so that a whole run takes milliseconds and two runs of the
-same line look alike. What a command only repeats of its options (`asked` and `effective` of a result) is not seen.
+The clock is simulated and the workers are engines on it, so a whole run takes milliseconds and two runs of the same
+command line are identical. Options that a command merely repeats (`asked` and `effective` of a result) are ignored.
 """
 
 import contextlib
@@ -44,13 +44,13 @@ _Stamp = tuple[int, int, int]
 
 
 class LoadReached(BaseException):
-    """Here the first request would be sent."""
+    """Raised where the first request would be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of a line: its exit code and words, its files, what workers and other processes were handed, and
-    what servers were asked."""
+    """Observable effects of a command line: exit code, output, files, data passed to workers and other processes, and
+    requests to servers."""
 
     code: int
     said: str
@@ -62,11 +62,11 @@ class Seen:
 
 @dataclass(slots=True)
 class Observer:
-    """Runs lines in the working directory, which is left as it was found."""
+    """Runs command lines in the working directory, which is restored afterwards."""
 
     capsys: pytest.CaptureFixture[str]
-    servers: tuple[Any, ...]  # that keep the requests or calls that came
-    is_halted: bool = False  # at the first request
+    servers: tuple[Any, ...]  # servers that record their requests or calls
+    is_halted: bool = False  # stop at the first request
     handed: list[str] = field(default_factory=list)
     _found: dict[Path, tuple[_Stamp, bytes]] | None = None
 
@@ -100,7 +100,7 @@ class Observer:
         return Seen(code, said, complaint, files, tuple(map(self._plain, self.handed)), tuple(asked))
 
     def hand(self, *things: object) -> None:
-        """Keep what is given to somebody else."""
+        """Record data passed to another process."""
         self.handed += map(repr, things)
 
     @staticmethod
@@ -109,7 +109,7 @@ class Observer:
 
 
 def _stamps() -> dict[Path, _Stamp]:
-    """What tells whether a file was written, without reading it."""
+    """Stamps that show whether a file was written, without reading it."""
     names = sorted(os.path.join(folder, name) for folder, _, files in os.walk(".") for name in files)
     return {path: _stamp(path) for path in map(Path, names) if path.is_file()}
 
@@ -125,7 +125,7 @@ def _all_asked(server: Any) -> list[Any]:
 
 
 def _written(rows: list[Any]) -> Iterator[str]:
-    """Without figures that a thread of its own asks for, and without inferences: those are the simulation's."""
+    """Drop metrics requests of a background thread, and inferences, which the simulation handles."""
     for row in rows:
         if hasattr(row, "message"):
             yield f"{row.method} {row.headers} {row.message!r}"
@@ -151,7 +151,7 @@ def _without_echoes(value: Any) -> Any:
 
 
 class _Workers(SimulatedLoad):
-    """As many as were asked for, in one engine; a request in twenty fails."""
+    """The requested number of workers in one engine; one request in twenty fails."""
 
     def __init__(self, observer: Observer, asked: Workers, clock: FakeClock) -> None:
         streamed = _STREAM if asked.traffic.wiring.is_streaming else ()
@@ -188,7 +188,7 @@ class _Workers(SimulatedLoad):
 
 
 def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *servers: Any) -> Observer:
-    """With everything simulated that takes time, another process, or chance."""
+    """An observer that simulates everything that takes time, needs another process, or is random."""
     from inferometer.diagnose import run as _diagnose  # noqa: F401 - those whose clock is replaced
     from inferometer.measure import run as measure
     from inferometer.report import progress as _progress  # noqa: F401

@@ -1,4 +1,4 @@
-"""An OpenAI-style server on loopback that says what it is told to, event by event."""
+"""A scripted OpenAI-style server on loopback, event by event."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def event(document: Any) -> bytes:
 
 
 def delta(text: str | None, **more: Any) -> bytes:
-    """An event that carries some of a chat's answer."""
+    """An event that carries part of a chat answer."""
     return event({"choices": [{"index": 0, "delta": {"content": text, **more}, "finish_reason": None}]})
 
 
@@ -50,7 +50,7 @@ def response_event(kind: str, **fields: Any) -> bytes:
 
 
 def response(words: tuple[str, ...], **details: Any) -> bytes:
-    """The events of a whole stream of the responses API."""
+    """The events of a complete stream of the responses API."""
     usage_given = {"input_tokens": 4, "output_tokens": len(words), **details}
     return b"".join(
         (
@@ -63,12 +63,12 @@ def response(words: tuple[str, ...], **details: Any) -> bytes:
 
 
 def stream(*pieces: bytes, is_whole: bool = True) -> Act:
-    """A chunked answer, each piece sent by itself; one that is not whole is cut off before its end."""
+    """A chunked answer, each piece sent separately; without `is_whole` it is cut off before its end."""
     return both(begun(*pieces), raw(LAST_CHUNK) if is_whole else Wire.close)
 
 
 def begun(*pieces: bytes) -> Act:
-    """The pieces of a chunked answer; more may follow."""
+    """The first pieces of a chunked answer."""
 
     def act(wire: Wire) -> None:
         wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -83,7 +83,7 @@ def chunk(piece: bytes) -> bytes:
 
 
 def stream_until_close(*pieces: bytes) -> Act:
-    """An answer without a length, as old servers send it."""
+    """An answer without a length, like those of old servers."""
 
     def act(wire: Wire) -> None:
         wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -94,12 +94,12 @@ def stream_until_close(*pieces: bytes) -> Act:
 
 
 def counted(words: tuple[str, ...], prompt_tokens: int = 4) -> Act:
-    """The usual stream: a role, the words, the end, and as many tokens as words."""
+    """The usual stream: a role, the words, the end, and a usage with one token per word."""
     return stream(ROLE, *map(delta, words), END, usage(len(words), prompt_tokens), DONE)
 
 
 class FakeOpenAi:
-    """Every endpoint of one model. Use as a context manager."""
+    """A server with every endpoint for one model. Use as a context manager."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class FakeOpenAi:
         *,
         models: tuple[str, ...] = ("tiny",),
         metrics: str = "",  # the text at /metrics
-        is_queue: bool = False,  # usual answers are made one after the other
+        is_queue: bool = False,  # usual answers are generated one after the other
     ) -> None:
         self.server = ScriptedServer(self._act)
         self.calls: list[Request] = []

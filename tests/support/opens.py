@@ -1,4 +1,4 @@
-"""Whether a file was opened, by whom and however: inotify(7) also sees what C libraries and other processes open."""
+"""Detect whether a file was opened: inotify(7) also reports opens by C libraries and other processes."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Opens:
-    """Watches files and folders, from the start of the block on."""
+    """Watch files and folders while the block lasts."""
 
     def __init__(self, *paths: Path) -> None:
         self._paths = paths
@@ -29,7 +29,7 @@ class Opens:
         os.close(self._queue)
 
     def any(self) -> bool:
-        """Whether one of them was opened since the last call."""
+        """Whether any of them was opened since the last call."""
         try:
             return bool(os.read(self._queue, 1 << 16))
         except BlockingIOError:

@@ -1,9 +1,9 @@
-"""Searches on several simulated servers at once: the same answer as on one, in how much of its time.
+"""Searches on several simulated servers at once, compared with one server.
 
     python -m tests.support.parallel_search [LANDSCAPES] [SERVERS]
 
-A hundred landscapes and four servers unless other numbers are given, at loads that cost 0.1, 1 and 15 measurements
-each: the mean answers as shares of the best there is, and the time of several servers as a share of that of one.
+By default, a hundred landscapes and four servers, with loading times of 0.1, 1 and 15 measurements. The output has
+the mean answers as shares of the best possible, and the time of several servers as a share of the time of one.
 """
 
 import statistics
@@ -25,7 +25,7 @@ from tests.support.simulated_search import LOADINGS, exhaustive, scope_of
 def search_in_parallel(
     scope: SearchProblem, simulated: Sequence[Callable[[Proposal], Trial]]
 ) -> tuple[list[Trial], VariantNames, str, float]:
-    """Trials in the order in which they end, why the search ends, and when."""
+    """Run a search; return the trials in the order in which they end, the reason for the end, and its time."""
     names = VariantNames()
     steps = smart(replace(scope, servers=len(simulated)), names)
     now_s, free_s = 0.0, [0.0] * len(simulated)
@@ -52,7 +52,7 @@ def search_in_parallel(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a search found, as a share of the best there is (0 where it breaks the limit), and in which time."""
+    """Answer of a search as a share of the best possible (0 if it violates the limit), and the time it took."""
 
     share: float
     spent_s: float

@@ -1,4 +1,4 @@
-"""Pictures of every kind of page for the documentation: `python -m tests.support.pictures` takes them anew."""
+"""Pictures of every kind of page for the documentation: run `python -m tests.support.pictures` to update them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ def place(kind: str) -> Path:
 
 
 def taken(tab: Tab, kind: str) -> bytes:
-    """The upper part of a page, as a screen shows it."""
+    """Take a picture of the upper part of a page."""
     with TemporaryDirectory(prefix="inferometer-pictures-") as folder:
         page = Path(folder) / "page.html"
         write_page(page, PAGES[kind]())

@@ -37,7 +37,7 @@ output [ { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 4 ] } ]
 
 @dataclass(frozen=True, slots=True)
 class PlantedStep:
-    """Milliseconds of an execution, and more for each inference in it: asleep, and busy on a core."""
+    """Milliseconds per execution and per inference: asleep, and busy on a core."""
 
     name: str
     sleep_ms: float = 0.0
@@ -63,7 +63,7 @@ class PlantedStep:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """An ensemble and what must be found out about it."""
+    """An ensemble and the expected findings about it."""
 
     name: str
     steps: tuple[PlantedStep, ...]
@@ -78,7 +78,7 @@ class Planted:
 
 
 def ensemble(tensors: str, names: Sequence[str]) -> str:
-    """The configuration of models in a row, each with one INPUT and one OUTPUT."""
+    """Configuration of an ensemble of consecutive models, each with one INPUT and one OUTPUT."""
     passed = ["INPUT", *(f"after_{name}" for name in names[:-1]), "OUTPUT"]
     steps = ",\n".join(
         f'{{ model_name: "{name}" model_version: -1 '
@@ -121,7 +121,7 @@ PLANTED = (SLOW_FIRST, NO_BATCHES, NO_CORES)
 
 
 def plant(folder: Path, pipelines: tuple[Planted, ...] = PLANTED) -> Path:
-    """The repository in a folder."""
+    """Write the model repository into a folder."""
     for pipeline in pipelines:
         (folder / pipeline.name / "1").mkdir(parents=True)
         (folder / pipeline.name / "config.pbtxt").write_text(pipeline.config())
@@ -130,7 +130,7 @@ def plant(folder: Path, pipelines: tuple[Planted, ...] = PLANTED) -> Path:
 
 
 def plant_steps(folder: Path, steps: Sequence[PlantedStep]) -> Path:
-    """The same with single models."""
+    """Write single models into a folder."""
     for step in steps:
         (folder / step.name / "1").mkdir(parents=True)
         (folder / step.name / "1" / "model.py").write_text(_CODE)

@@ -1,4 +1,4 @@
-"""Stores whose runs never ran: histories with a known change, or with none."""
+"""Stores of made-up runs: histories with a known change, or without one."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 10, 1, 3, tzinfo=UTC)
 def noisy(
     count: int, *, seed: int, base: float = 1000.0, sd: float = 0.015, step: float = 0.0, at: int = 0
 ) -> list[float]:
-    """A figure of so many runs, with `sd` as the spread from run to run; from run `at` on it is `step` more."""
+    """A figure of `count` runs with the spread `sd` between runs; from run `at` on it is higher by `step`."""
     logs = np.log(base) + sd * np.random.default_rng(seed).normal(size=count)
     if step:
         logs[at:] += np.log1p(step)
@@ -28,7 +28,7 @@ def noisy(
 def planted_history(
     folder: Path, figures: Mapping[str, Sequence[float]], *, first: int = 0, **known: Any
 ) -> list[Run]:
-    """One finished run a day; their own intervals are narrower than their spread, as usual."""
+    """Write one finished run per day; their own intervals are narrower than the spread between them, as usual."""
     store = Store(folder)
     runs = []
     for number in range(len(next(iter(figures.values())))):
@@ -59,7 +59,7 @@ def planted_history(
 
 
 def planted_figures(count: int, *, seed: int, step: float = 0.0, at: int = 0) -> dict[str, list[float]]:
-    """Throughput, and the latencies that go with it: each with noise of its own."""
+    """Throughput and matching latencies, each with independent noise."""
     slower = 1 / (1 + step) - 1
     return {
         "throughput": noisy(count, seed=seed, step=step, at=at),

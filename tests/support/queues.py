@@ -1,4 +1,4 @@
-"""Simulated servers whose limit is known: the load from which on they break a promise, by theory or long simulation."""
+"""Simulated servers with a known limit: the load above which they violate an SLO, by theory or long simulation."""
 
 import math
 import random
@@ -40,7 +40,7 @@ def lognormal(mean_ms: float, sigma: float) -> Draw:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A server, a promise, and the most load that keeps it."""
+    """A server, an SLO, and the highest load that meets it."""
 
     name: str
     promise: str
@@ -50,7 +50,7 @@ class Known:
     distribution: str = "constant"
 
     def covers(self, finding: Finding) -> bool:
-        """Whether the limit is in the interval. By concurrency it is the last that is kept: the next one is broken."""
+        """Whether the limit is in the interval. By concurrency it is the last load that meets the SLO."""
         if self.is_rate:
             return finding.low <= self.limit and (finding.high is None or self.limit <= finding.high)
         return finding.low <= self.limit and (finding.high is None or self.limit < finding.high)
@@ -64,7 +64,7 @@ class Searched:
 
 
 def search(known: Known, seed: int, duration_s: float) -> Searched:
-    """The whole search on a simulated clock."""
+    """Run a whole search on a simulated clock."""
     clock = FakeClock()
     instrument = Instrument(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Watcher())
     model = ModelSpec(known.name, "", (), ())
@@ -90,7 +90,7 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
 
 
 def queue(draw: Draw, servers: int = 1) -> Callable[[int], FakeServer]:
-    """First come, first served."""
+    """A server that answers in order of arrival."""
 
     def make(seed: int) -> FakeServer:
         source = random.Random(seed)
@@ -100,7 +100,7 @@ def queue(draw: Draw, servers: int = 1) -> Callable[[int], FakeServer]:
 
 
 def refusing(draw: Draw, room: int) -> Callable[[int], FakeServer]:
-    """One server; a request that finds `room` others there is refused."""
+    """One server that refuses a request if there are already `room` others."""
 
     def make(seed: int) -> FakeServer:
         source, ends = random.Random(seed), deque[int]()
@@ -119,15 +119,15 @@ def refusing(draw: Draw, room: int) -> Callable[[int], FakeServer]:
 
 
 def outliers(usual_ms: float, slow_ms: float, share: float) -> Draw:
-    """A service time that is long for this share of the requests."""
+    """A service time that is long for a share of the requests."""
     return lambda source: round((slow_ms if source.random() < share else usual_ms) * MS)
 
 
 def batching(most: int, batch_ms: float) -> Callable[[int], FakeServer]:
-    """One executor that takes what waits, up to so many, and the same time for any batch."""
+    """One executor that takes up to `most` waiting requests and the same time for any batch."""
 
     def make(seed: int) -> FakeServer:
-        state = {"start": -NS_PER_S, "size": 0}  # of the batch that was formed last
+        state = {"start": -NS_PER_S, "size": 0}  # start and size of the last batch
         batch_ns = round(batch_ms * MS)
 
         def script(number: int, sent_ns: int) -> Reply:
@@ -144,7 +144,7 @@ def batching(most: int, batch_ms: float) -> Callable[[int], FakeServer]:
 def stalling(
     draw: Draw, every_s: float, stall_ms: float, *, is_regular: bool = False
 ) -> Callable[[int], FakeServer]:
-    """One server that stands still for a while, at random moments or after half to one and a half times a period."""
+    """One server that stalls at random moments, or regularly after half to one and a half times a period."""
 
     def make(seed: int) -> FakeServer:
         source = random.Random(seed)
@@ -175,7 +175,7 @@ def stalling(
 
 
 def _several_limit(per_s: float, servers: int, limit_s: float, share: float) -> float:
-    """Rate at which this share of the requests of a queue M/M/c takes longer: its tail is known exactly."""
+    """Rate at which this share of the requests of an M/M/c queue takes longer than the limit; the tail is known exactly."""
 
     def tail(rate: float) -> float:
         offered = rate / per_s
@@ -189,7 +189,7 @@ def _several_limit(per_s: float, servers: int, limit_s: float, share: float) -> 
 
 
 def _refusal_limit(per_s: float, room: int, share: float) -> float:
-    """Rate at which M/M/1 with room for so many refuses this share."""
+    """Rate at which an M/M/1 queue with limited room refuses this share of the requests."""
     return _where(
         lambda rate: (1 - rate / per_s) * (rate / per_s) ** room / (1 - (rate / per_s) ** (room + 1)) > share,
         per_s * 0.999,
@@ -205,7 +205,7 @@ def _where(is_beyond: Callable[[float], bool], high: float) -> float:
 
 
 def _in_flight_limit(mean_ms: float, limit_ms: float, share: float) -> int:
-    """With k in flight at one server a request takes k exponential times: the last k within the limit."""
+    """Highest k within the limit: with k in flight at one server, a request takes k exponential times."""
     load, number = limit_ms / mean_ms, 1
     while sum(math.exp(-load) * load**k / math.factorial(k) for k in range(number + 1)) < share:
         number += 1
@@ -213,7 +213,7 @@ def _in_flight_limit(mean_ms: float, limit_ms: float, share: float) -> int:
 
 
 _randomly = partial(Known, distribution="poisson")
-_EXPONENTIAL = queue(exponential(5))  # of M/M/1 the latency is exponential too, with the rate 200 - load
+_EXPONENTIAL = queue(exponential(5))  # the latency of M/M/1 is exponential too, with the rate 200 - load
 
 KNOWN = (
     Known("fixed service", "p99<40ms", 200.0, queue(fixed(5))),
@@ -228,7 +228,7 @@ KNOWN = (
         _refusal_limit(200, 5, 0.05),
         refusing(exponential(5), 5),
     ),
-    # These by simulations of millions of requests.
+    # These limits are from simulations of millions of requests.
     _randomly("fixed service, random arrivals", "p99<40ms", 144.0, queue(fixed(5))),
     Known("heavy-tailed service", "p99<100ms", 143.0, queue(lognormal(5, 1.0))),
     Known("stalls of 15 ms", "p95<8ms", 341.0, stalling(fixed(2), 0.5, 15)),
@@ -242,8 +242,8 @@ KNOWN = (
     ),
 )
 
-# Queues with other parameters. Limits without a formula are from 1.8 million requests at each of three loads about the
-# limit, with the logarithm of the share interpolated.
+# Queues with other parameters. Limits without a formula are from 1.8 million requests at each of three loads near the
+# limit, interpolated in the logarithm of the share.
 _GC = stalling(exponential(4), 2.0, 30, is_regular=True)
 _OUTLIERS = queue(outliers(5, 50, 0.01))
 QUEUES = (

@@ -1,8 +1,8 @@
-"""Kill -9 of clients, of nodes and of commands at random moments of runs on a real Ray cluster.
+"""Kill clients, nodes and commands with SIGKILL at random moments of runs on a real Ray cluster.
 
-`python -m tests.support.ray_kills --count 50 --seed 1` takes about a quarter of an hour. Each run of a lost client or
-node must end with numbers, with the counts of the server, and name who was lost; after each kill nothing of ours may be
-left on any node.
+`python -m tests.support.ray_kills --count 50 --seed 1` takes about a quarter of an hour. Each run that loses a client
+or a node must end with figures that match the server's counts, and name the lost client; after each kill, none of our
+processes may be left on any node.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LOADS = (("-r", "160"), ("-c", "8"), ("-r", "120", "--arrivals", "poisson"))
 
 @dataclass
 class RayRun:
-    """A command that measures from a cluster. `counted` is how many requests the server has had."""
+    """A command that measures from a cluster. `counted` returns the number of requests to the server."""
 
     machines: RayMachines
     words: tuple[str, ...]  # address, model and load
@@ -42,7 +42,7 @@ class RayRun:
     counted: Callable[[], int]
     clients: int = NODES
     before: int = 0
-    helpers: list[psutil.Process] = field(default_factory=list)  # processes that the command has started
+    helpers: list[psutil.Process] = field(default_factory=list)  # processes started by the command
 
     def __post_init__(self) -> None:
         self.before = self.counted()
@@ -68,7 +68,7 @@ class RayRun:
         return self.folder / "said.txt"
 
     def wait_until_loaded(self, requests: int = 100) -> None:
-        """Until every client sends and the server has had so many requests."""
+        """Wait until every client sends and the server has received this many requests."""
         deadline = time.monotonic() + DEADLINE_S
         while self.counted() < self.before + requests or len(self.machines.actors()) < self.clients:
             assert self.process.poll() is None, self.said.read_text()
@@ -77,7 +77,7 @@ class RayRun:
         self.helpers = psutil.Process(self.process.pid).children(recursive=True)
 
     def kill(self, victim: str, chosen: random.Random) -> str:
-        """Who was killed."""
+        """Kill a victim and return its name."""
         if victim == "command":
             self.process.kill()
             return f"command {self.process.pid}"
@@ -91,7 +91,7 @@ class RayRun:
         return f"{victim} {address}"
 
     def check_result(self, lost: int = 1) -> str:
-        """What the run said of whom it lost; it counts what the server does, but for the end of those clients."""
+        """Check the result of a run that lost clients: its counts match the server's, except for the end of those clients."""
         self.process.wait(DEADLINE_S)
         result: dict[str, Any] = json.loads(self.saved.read_text())
         (level,) = result["levels"]

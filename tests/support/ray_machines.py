@@ -1,7 +1,7 @@
-"""A real Ray cluster whose nodes have loopback addresses of their own, as if each were a machine.
+"""A real Ray cluster whose nodes have separate loopback addresses, as if each were a machine.
 
-It lives in a process of its own, `python -m tests.support.ray_machines COUNT`, that does what it is told on standard
-input: Ray takes over signals, and writes where it likes.
+It runs in a separate process, `python -m tests.support.ray_machines COUNT`, which takes commands on standard input: Ray
+changes signal handlers and writes to arbitrary streams.
 """
 
 import json
@@ -35,14 +35,16 @@ QUIET = {
 
 @dataclass
 class RayMachines:
-    """So many nodes, each with room for two clients. Use as a context manager."""
+    """A cluster of `count` nodes, each with room for two clients. Use as a context manager."""
 
     count: int = 4
     address: str = ""
     client_address: str = ""  # for ray://
 
     def __enter__(self) -> "RayMachines":
-        self._folder = Path(tempfile.mkdtemp(prefix="imt-", dir="/tmp"))  # short: sockets are below it
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="imt-", dir="/tmp")
+        )  # short, since paths of sockets are limited
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.ray_machines", str(self.count)],
             stdin=subprocess.PIPE,
@@ -61,7 +63,7 @@ class RayMachines:
 
     def __exit__(self, *_: object) -> None:
         end_session(self._process.pid)
-        with self._process:  # its pipes are closed
+        with self._process:  # closes its pipes
             pass
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -73,17 +75,17 @@ class RayMachines:
 
     @property
     def head(self) -> str:
-        """The node that the cluster cannot do without."""
+        """The head node, which the cluster needs."""
         return self.address.partition(":")[0]
 
     def tell(self, *words: str) -> None:
-        """`kill ADDRESS` ends a node as if its power were gone, `add` starts another one."""
+        """Send a command: `kill ADDRESS` ends a node like a power failure, `add` starts another one."""
         self._process.stdin.write(" ".join(words) + "\n")
         self._process.stdin.flush()
         self._answer()
 
     def processes(self) -> Iterator[tuple[int, str, str]]:
-        """Id, command line and node of what runs of a client on any node."""
+        """Id, command line and node of every client process."""
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
                 if os.getsid(process.pid) != self._process.pid:
@@ -93,11 +95,11 @@ class RayMachines:
                     yield process.pid, words, _node_of(process)
 
     def actors(self) -> dict[str, int]:
-        """The process of the client on each node."""
+        """The client process on each node."""
         return {node: pid for pid, words, node in self.processes() if "ray::RayClient" in words}
 
     def wait_until_free(self) -> None:
-        """Until no client has left anything on any node."""
+        """Wait until no client process is left on any node."""
         deadline = time.monotonic() + DEADLINE_S
         while left := list(self.processes()):
             assert time.monotonic() < deadline, left
@@ -105,7 +107,7 @@ class RayMachines:
 
 
 def _node_of(process: psutil.Process) -> str:
-    """By the raylet that it belongs to."""
+    """Node of a process, found by its raylet."""
     for parent in process.parents():
         for word in parent.cmdline():
             if word.startswith("--node_ip_address="):
@@ -145,7 +147,7 @@ def main(count: int) -> None:
             case ["kill", address]:
                 cluster.remove_node(nodes[address], allow_graceful=False)
         say("done")
-    end_session(os.getpid())  # whoever had them is gone
+    end_session(os.getpid())  # their owner is gone
 
 
 if __name__ == "__main__":

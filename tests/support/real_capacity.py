@@ -1,10 +1,10 @@
-"""Whether a capacity plan is right, on real servers: `python -m tests.support.real_capacity` (make capacity-check).
+"""Check capacity plans on real servers: `python -m tests.support.real_capacity` (make capacity-check).
 
-For each of three planted servers, processes of the embedded Triton whose model sleeps: one is measured, a plan is made
-for a trace with bursts, and then as many as it says are really run under that trace, and one fewer, and two fewer. It
-is right if the promise is kept with as many and broken with one fewer, and one too many if it is only broken with two
-fewer. Requests are given to the replicas in turn. A server takes about three minutes, and a quiet machine: what else
-runs on it makes servers slower than they were when they were measured. `--only NAME` is for one of them.
+Each of three planted servers is a process of the embedded Triton whose model sleeps. One is measured, a plan is made
+for a trace with bursts, and the planned number of replicas is run under that trace, and one and two fewer. The plan is
+right if the planned number meets the SLO and one fewer violates it, and one too high if only two fewer violate it.
+Requests are assigned to the replicas in turn. A server takes about three minutes on a quiet machine: other programs
+would make the servers slower than when they were measured. `--only NAME` checks one of them.
 """
 
 import argparse
@@ -30,15 +30,15 @@ from tests.support.planted import PlantedStep, plant_steps
 
 CONCURRENCY = (1, 2, 4, 8)
 MEASURED_S = 8.0  # each
-PHASES = ((8.0, 0.5), (16.0, 1.0), (8.0, 0.7))  # of the trace: seconds, and the share of the highest rate
-TOGETHER, EVERY = 4, 40  # so many requests at once, for every so many that come alone
+PHASES = ((8.0, 0.5), (16.0, 1.0), (8.0, 0.7))  # phases of the trace: seconds, and share of the highest rate
+TOGETHER, EVERY = 4, 40  # size of a burst, and number of single requests per burst
 MOST_FAILED = 0.001
 SEED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A planted server, and what is asked of it."""
+    """A planted server, its traffic and its SLO."""
 
     step: PlantedStep
     peak: float  # requests per second
@@ -62,19 +62,19 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trace on a number of replicas."""
+    """Outcome of a trace on a number of replicas."""
 
     replicas: int
     due: int  # requests of the trace
     answered: int
-    good: int  # answered inside the limit
+    good: int  # answered within the limit
     failed: int
     p99_ms: float  # from a histogram
-    held_up: int  # sent late, because the sender had no time: what the machine did, not the server
+    held_up: int  # sent late because of the sending machine, not the server
 
     @property
     def within(self) -> float:
-        """Requests that were lost are outside the limit."""
+        """Share of requests within the limit; lost requests are outside."""
         return self.good / max(self.due - self.failed, self.answered, 1)
 
     @property
@@ -83,7 +83,7 @@ class Outcome:
 
     @property
     def is_quiet(self) -> bool:
-        """Few enough were sent late that they do not decide."""
+        """Whether so few requests were sent late that they do not affect the verdict."""
         return self.held_up < 0.005 * self.due
 
     @property
@@ -97,7 +97,7 @@ class Outcome:
 
 
 def trace_ms(case: Case) -> list[float]:
-    """When requests come: independently of each other at rates that change, now and then several at once."""
+    """Arrival times: independent at changing rates, with occasional bursts."""
     source, now, end, times = random.Random(SEED), 0.0, 0.0, list[float]()
     mean = (EVERY + TOGETHER) / (EVERY + 1)
     for seconds, part in PHASES:
@@ -126,7 +126,7 @@ def measured(address: str, case: Case) -> Result:
 
 
 async def under_the_trace(addresses: Sequence[str], case: Case, folder: Path) -> Outcome:
-    """Every replica gets its part of the trace, all at the same time."""
+    """Run the trace: all replicas at the same time, each with its part."""
     times, count = trace_ms(case), len(addresses)
     parts = [write_trace(folder / f"part{number}.jsonl", times[number::count]) for number in range(count)]
     results = await asyncio.gather(
@@ -149,7 +149,7 @@ async def under_the_trace(addresses: Sequence[str], case: Case, folder: Path) ->
 
 
 def p99_ms(rows: Sequence[Measurement]) -> float:
-    """Of all replicas together, to a few percent."""
+    """The p99 of all replicas together, accurate to a few percent."""
     counts = Counter[float]()
     for row in rows:
         counts.update(dict(row.latency.histogram))
@@ -169,7 +169,7 @@ def planned(address: str, case: Case, trace: Path) -> PlannedOption:
 
 
 def check(case: Case, folder: Path) -> bool:
-    """Whether the plan is right or one too many."""
+    """Check whether the plan is right or one too high."""
     repository = plant_steps(folder / "models", (case.step,))
     trace = write_trace(folder / "trace.jsonl", trace_ms(case))
     with ExitStack() as stack:
@@ -199,7 +199,7 @@ NOISY = " (but this machine was too busy for the sender to keep its times)"
 
 
 def verdict(kept: Sequence[bool]) -> str:
-    """Of the promise with as many replicas as were asked for, with one fewer, and with two fewer."""
+    """Verdict from whether the SLO was met with the planned number of replicas, one fewer, and two fewer."""
     if not kept[0]:
         return "WRONG: too few"
     if kept[2]:

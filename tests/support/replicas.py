@@ -1,7 +1,7 @@
-"""Planted servers for capacity plans: what the instrument measures of one, and how many of them it really takes.
+"""Planted servers for capacity plans: the measurement of one, and the true number of replicas.
 
-The oracle knows what is planted and nothing of the code that it judges: it lets every request of the traffic queue for
-the instances of its replica, and counts.
+The oracle is independent of the code under test: it lets every request of the traffic queue for the instances of its
+replica, and counts.
 """
 
 import random
@@ -29,16 +29,16 @@ Draw = Callable[[random.Random], float]
 
 @dataclass(frozen=True, slots=True)
 class PlantedServer:
-    """`instances` requests at a time, each for a time that is drawn, and every one for so long besides."""
+    """A server with `instances` requests in service, each for a random time plus a constant."""
 
     name: str
     instances: int
     service_ms: Draw
-    mean_ms: float  # of what is drawn
+    mean_ms: float  # mean of the random time
     outside_ms: float = 0.0
 
     def latencies_ms(self, times_ms: Sequence[float], source: random.Random) -> list[float]:
-        """Of requests that come to one of them at these times."""
+        """Latencies of requests that arrive at one server at these times."""
         free, found = [0.0] * self.instances, []
         for time in times_ms:
             end = max(time, heappop(free)) + self.service_ms(source)
@@ -63,7 +63,7 @@ def exponential(name: str, instances: int, ms: float) -> PlantedServer:
 
 
 class _Slower(FakeServer):
-    """Answers reach the client later than the instance was free again."""
+    """Adds a delay between the end of service and the arrival of the answer."""
 
     outside_ns = 0
 
@@ -79,7 +79,7 @@ def _reply(server: PlantedServer, source: random.Random, number: int, sent_ns: i
 def measured(
     server: PlantedServer, loads: Sequence[float], *, by_rate: bool = False, seed: int = 0
 ) -> Result:
-    """What `inferometer measure` finds out about it, on a simulated clock."""
+    """Measure a server like `inferometer measure`, on a simulated clock."""
     levels = []
     for load in loads:
         source, clock = random.Random(seed), FakeClock()
@@ -108,13 +108,13 @@ def measured(
 
 REPEATS = 150
 LUCK = 0.02
-SETTLING_S = 3.0  # until it is up to load
+SETTLING_S = 3.0  # until the queue is stationary
 
 
 def replicas_it_takes(
     server: PlantedServer, rate: float, seconds: float, limit_ms: float, balancer: str
 ) -> int:
-    """The fewest that keep the p99 below the limit, at least 49 of 50 times."""
+    """Smallest number of replicas that keeps the p99 below the limit in at least 49 of 50 simulations."""
     count = max(1, int(rate * server.mean_ms / 1000 / server.instances))
     while not _is_kept(server, count, rate, seconds, limit_ms, balancer):
         count += 1

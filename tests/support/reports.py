@@ -1,4 +1,4 @@
-"""Results, diagnoses, comparisons and studies with plain figures, for reports to be made of."""
+"""Results, diagnoses, comparisons and studies with simple figures, for reports."""
 
 import math
 from dataclasses import replace
@@ -77,7 +77,7 @@ from tests.support.planted_store import planted_figures
 TOOL = "inferometer 0"
 STARTED_AT = "2025-01-02T03:04:05+00:00"
 WINDOWS = 8
-DISCARDED = 2  # of the windows of each level
+DISCARDED = 2  # discarded windows of each level
 WINDOW_S = 0.5
 STEPS = ("decode", "network", "encode")
 _SERVICE_MS = (20.0, 4.0, 1.0)
@@ -86,7 +86,7 @@ _SERVICE_MS = (20.0, 4.0, 1.0)
 def sample_result(
     name: str = "pipeline", *, speed: float = 1.0, failures: tuple[FailureGroup, ...] = ()
 ) -> Result:
-    """A pipeline of three steps at four loads; its first step is busy from the second load on."""
+    """A result of a pipeline with three steps at four loads; its first step is busy from the second load on."""
     levels = tuple(sample_level(load, speed, failures if load == 4 else ()) for load in (1, 2, 3, 4))
     return Result(
         tool=TOOL,
@@ -113,7 +113,7 @@ def sample_result(
 
 
 def sample_level(load: int, speed: float, failures: tuple[FailureGroup, ...] = ()) -> Level:
-    """`load` requests at a time; latencies are spread evenly in the logarithm."""
+    """A level with `load` requests in flight; latencies are spread evenly on a logarithmic scale."""
     mean_ms = sum(_SERVICE_MS) * (1 if load == 1 else 0.8 * load * (1.08 - 0.02 * load)) / speed
     rate = 1000 * load / mean_ms
     latency = sample_latency(mean_ms)
@@ -166,13 +166,13 @@ def sample_level(load: int, speed: float, failures: tuple[FailureGroup, ...] = (
 
 
 def sample_latency(mean_ms: float, count: int = 2000) -> Distribution:
-    """Around `mean_ms`, from 0.7 to about 3 of it."""
+    """Latencies around `mean_ms`, from 0.7 to about 3 times the mean."""
     parts = (np.arange(count) + 0.5) / count
     return Series((mean_ms * NS_PER_MS * 0.7 * (1 - parts) ** -0.2).astype(np.int64)).distribution()
 
 
 def sample_statistics(server_ns: int, calls: int) -> ModelStatistics:
-    """An ensemble whose steps take their service times; what is left is the first one's queue."""
+    """Statistics of an ensemble: each step takes its service time; the remaining time is the queue of the first."""
     work = [round(ms * NS_PER_MS) for ms in _SERVICE_MS]
     waits = [max(0, server_ns - sum(work)), 0, 0]
     return ModelStatistics(
@@ -206,7 +206,7 @@ def _counters(queue_ns: int, compute_ns: int, calls: int) -> Counters:
 
 
 def sample_search(name: str = "pipeline") -> Result:
-    """The most requests per second that keep a promise, between two loads."""
+    """A search for the highest rate that meets an SLO, between two loads."""
     result = sample_result(name)
     loads = {1: 20.0, 2: 35.0, 3: 41.0, 4: 48.0}
     levels = tuple(
@@ -225,7 +225,7 @@ def sample_search(name: str = "pipeline") -> Result:
 
 
 def sample_ramp(name: str = "pipeline") -> Result:
-    """Requests due at the times of a schedule that grows; from half of it on not all are answered."""
+    """A ramp of requests; from the middle on, not all are answered."""
     windows = []
     for number in range(40):
         asked = 5 + number
@@ -250,7 +250,7 @@ def sample_ramp(name: str = "pipeline") -> Result:
 
 
 def sample_text(name: str = "llama") -> Result:
-    """A model that makes text: streams of tokens under a promise."""
+    """A result of a model that generates text: token streams with an SLO."""
     result = sample_result(name)
     levels = []
     for level in result.levels:
@@ -282,7 +282,7 @@ def sample_text(name: str = "llama") -> Result:
 
 
 def sample_diagnosis(name: str = "pipeline") -> Diagnosis:
-    """The pipeline's first step limits it; more instances of it were tried and kept."""
+    """A diagnosis of a pipeline limited by its first step; more instances of it were tried and kept."""
     more = Suggestion(
         Change(diagnoses.INSTANCES, "decode", "1", "2", {"instance_group": [{"count": 2}]}),
         text="run 2 instances of decode instead of 1",
@@ -372,7 +372,7 @@ def _step(
 
 
 def sample_comparison(base: str = "vocoder-fp32", other: str = "vocoder-fp16") -> Comparison:
-    """A variant that is a tenth faster, measured in turns."""
+    """A comparison with a variant that is a tenth faster, measured in turns."""
     return Comparison(
         tool=TOOL,
         started_at=STARTED_AT,
@@ -424,7 +424,7 @@ def _differences() -> tuple[Difference, ...]:
 
 
 def classic_report(result: Result) -> str:
-    """All that the classic tool prints on stdout about a result."""
+    """The classic tool's output on stdout for a result."""
     effective = result.effective
     lines = [classic.data_line(effective), classic.settings_block(result)]
     for level in result.levels:
@@ -437,7 +437,7 @@ def classic_report(result: Result) -> str:
 
 
 def sample_inspection(name: str = "trace.jsonl") -> Inspection:
-    """A trace of bursts whose prompts share their first block, in sessions of two."""
+    """An inspection of a bursty trace whose prompts share their first block, in sessions of two turns."""
     times = tuple(burst * NS_PER_S for burst in range(0, 600, 3) for _ in range(burst % 4 + 1))
     contents = Contents(
         format="Mooncake",
@@ -453,11 +453,11 @@ def sample_inspection(name: str = "trace.jsonl") -> Inspection:
     return inspection(contents, name=name, tool=TOOL)
 
 
-LIMIT_MS = 20.0  # of the sample study's promise
+LIMIT_MS = 20.0  # limit of the sample study's SLO
 
 
 def sample_study(model: str = "classifier") -> Study:
-    """Five configurations at up to four loads, one that could not be loaded, two that were left out."""
+    """A study of five configurations at up to four loads, one that could not be loaded, and two that were skipped."""
     names = VariantNames()
     config: dict[str, Any] = {"name": "classifier", "backend": "onnxruntime", "max_batch_size": 1}
     default = names.variant(model, config, {}, cpu_only=True)
@@ -507,7 +507,7 @@ def _trial(number: int, name: str, load: int, *, rate: float = 0.0, p99_ms: floa
 
 
 def sample_regression(model: str = "classifier") -> RegressionCheck:
-    """Twenty good runs, and one whose throughput is 8 % less."""
+    """A gate with twenty good runs, and one whose throughput is 8 % lower."""
     figures = planted_figures(21, seed=3, step=-0.08, at=20)
     names = [f"{number:04x}" for number in range(0x7F3A, 0x7F3A + 21)]
 
@@ -531,7 +531,7 @@ def sample_regression(model: str = "classifier") -> RegressionCheck:
 
 
 def sample_interference(one: str = "detector", two: str = "classifier") -> Interference:
-    """Two models of which the first pays for sharing."""
+    """An interference of two models, of which the first is slowed down."""
     measured = [level.measurement for level in sample_result().levels if level.measurement is not None]
     alone, together = measured[0], measured[-1]
     slower = (
@@ -568,7 +568,7 @@ def sample_interference(one: str = "detector", two: str = "classifier") -> Inter
 
 
 def sample_scenario(name: str = "shop", one: str = "detector", two: str = "classifier") -> Result:
-    """Two classes through two phases; the second one's server was gone for a while, and it broke its promise."""
+    """A scenario with two classes and two phases; the second class had an outage and violated its SLO."""
     base = sample_result()
     level = next(row for row in base.levels if row.measurement is not None and row.windows)
     found = level.measurement

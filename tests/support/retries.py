@@ -1,7 +1,7 @@
 """Retries of tests that depend on the machine: `@pytest.mark.machine(reason="...")`, and on no other test.
 
-A test that needs the mark has a cause outside the program and outside the test, such as a deadline that real processes
-miss when others hold the cores; the reason names it. What flickers for any other cause is to be mended instead.
+The mark is for failures with a cause outside the program and the test, such as a deadline that real processes miss
+when other processes use the cores; the reason names the cause. Fix tests that are flaky for any other reason.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ import pytest
 
 RETRIES = 3
 CRASH = "Triton's python backend ends with signal 11 once in many thousand requests"
-SERVER = pytest.StashKey[Any]()  # of a test: the server of the session that it uses
-PROPERTY = "machine"  # of the report of a test, with its reason
+SERVER = pytest.StashKey[Any]()  # in a test's stash: the server of the session that it uses
+PROPERTY = "machine"  # in a test's report, with its reason
 
 
 def allow_retries(item: pytest.Item) -> None:
-    """Let a marked test be retried; raise UsageError where the mark does not say why."""
+    """Allow a marked test to be retried; raise UsageError if the mark has no reason."""
     marked = item.get_closest_marker("machine")
     if marked is None:
         return
@@ -29,7 +29,7 @@ def allow_retries(item: pytest.Item) -> None:
 
 
 class ServerEnded:
-    """Whether the server of a test has ended by itself; asked only after the test has failed."""
+    """Whether the server of a test has crashed; evaluated only after the test has failed."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -40,7 +40,7 @@ class ServerEnded:
 
 
 def allow_retry_after_crash(item: pytest.Item) -> None:
-    """Let a test without the mark be retried if the server in its stash has crashed."""
+    """Allow a test without the mark to be retried if the server in its stash has crashed."""
     if item.get_closest_marker("machine") is None:
         item.user_properties.append((PROPERTY, CRASH))
         item.add_marker(pytest.mark.flaky(reruns=1, condition=ServerEnded(item)))

@@ -1,7 +1,7 @@
-"""Sizes of statistical samples: small and fixed in the suite, whole in `make samples`.
+"""Sizes of statistical samples: small and fixed in the suite, full in `make samples`.
 
-Mark a test that draws such a sample with `pytest.mark.sampled`, which is what `make samples` runs. It also runs what is
-marked `pytest.mark.only_sampled`: repetitions on other parts of what the suite has tested, too long for it.
+Mark a test that draws such a sample with `pytest.mark.sampled`; `make samples` runs these tests. It also runs tests
+marked `pytest.mark.only_sampled`: variations of tests in the suite that take too long for it.
 """
 
 import os
@@ -13,10 +13,10 @@ Size = TypeVar("Size")
 
 
 def sample(few: Size, whole: Size) -> Size:
-    """Return what the suite draws, or the whole sample when `make samples` asks for it."""
+    """Return the size for the suite, or the full size in `make samples`."""
     return whole if IS_WHOLE else few
 
 
 def examples(few: int) -> int:
-    """Return how many cases Hypothesis draws: a few in the suite, or as many as `make fuzz` asks for."""
+    """Return the number of Hypothesis cases: a few in the suite, or the number set by `make fuzz`."""
     return int(os.environ.get("INFEROMETER_FUZZ", few))

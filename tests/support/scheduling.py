@@ -1,8 +1,8 @@
-"""Which process of a parallel run gets which tests.
+"""Assignment of tests to the processes of a parallel run.
 
 The tests of a file stay together, since they share fixtures, except in files whose tests are long and share nothing.
-Tests on the session's real server run in two lanes, each in one process: two servers serve the whole run, however many
-processes there are. What takes longest starts first, so that nothing long is left for the end.
+Tests on the session's real server run in two lanes, each in one process: two servers serve the whole run, with any
+number of processes. The longest units start first, so that none is left for the end.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ OWN_SERVERS = (
     *("test_model_analyzer.py", "test_originals.py", "test_ray.py", "test_tune.py"),
     *("test_tune_composed.py", "test_tune_in_process.py", "test_tune_ray.py"),
 )
-# What the first lane takes of the tests on the session's server; the second takes all others.
+# Tests on the session's server in the first lane; the second lane has all others.
 FIRST_LANE = (
     *(
         "test_docs.py::test_commands",
@@ -56,7 +56,7 @@ LONG = (
 
 
 def unit_of(nodeid: str) -> str:
-    """The name of the unit of work that a test belongs to."""
+    """Return the name of the unit of work that a test belongs to."""
     file = nodeid.partition("::")[0]
     if file.startswith(LIVE):
         name = nodeid.removeprefix(LIVE)
@@ -69,7 +69,7 @@ def is_long(nodeid: str) -> bool:
 
 
 def start_order(nodeid: str) -> int:
-    """Where a test's unit comes in the order of starts; equal numbers stay in the order of collection."""
+    """Return the start position of a test's unit; equal numbers keep the order of collection."""
     unit = unit_of(nodeid)
     if unit in LANES:
         return LANES.index(unit)
@@ -78,7 +78,7 @@ def start_order(nodeid: str) -> int:
 
 
 class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives a process the next unit when it has finished its last one, in the order of collection."""
+    """Assigns the next unit, in the order of collection, to a process that has finished its last one."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         config.option.loadscopereorder = False
@@ -88,7 +88,7 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no
         return unit_of(nodeid)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Forget finished units: what is pending is counted after every test."""
+        """Forget finished units, since pending tests are counted after every test."""
         unit = unit_of(self.registered_collections[node][item_index])
         super().mark_test_complete(node, item_index, duration)
         assigned = self.assigned_work[node]

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own, and what its screen showed: as much of a terminal as our output uses."""
+"""Run a command on a pseudo-terminal and record its screens; supports the sequences that our output uses."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ DEADLINE_S = 120
 
 @dataclass
 class Screen:
-    """Rows of text; the cursor never scrolls out, as rows are added below without end."""
+    """Rows of text; the screen never scrolls, as rows are added below without limit."""
 
     columns: int
     rows: list[str] = field(default_factory=lambda: [""])
@@ -72,7 +72,7 @@ class Screen:
 
 @dataclass(frozen=True)
 class Seen:
-    """A command that has ended: its exit code, all screens it showed on the way, and the last one."""
+    """A finished command: its exit code, all screens during the run, and the last one."""
 
     code: int
     shots: tuple[str, ...]
@@ -86,11 +86,11 @@ class Seen:
 def on_terminal(
     words: list[str], *, columns: int = 100, rows: int = 40, interrupt_at: str = "", **environment: str
 ) -> Seen:
-    """`inferometer` with these words; Ctrl-C is pressed when the screen first shows `interrupt_at`."""
+    """Run `inferometer` with these arguments; press Ctrl-C when the screen first shows `interrupt_at`."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(slave)
-    # The size and the colours are those of this terminal, not of the one that the tests run on.
+    # Size and colors of this terminal, not of the one that the tests run on.
     own = {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "COLUMNS": "", "LINES": "", "NO_COLOR": ""}
     wanted = {**os.environ, **own, **environment}
     process = subprocess.Popen(
@@ -132,7 +132,7 @@ def on_terminal(
 
 
 def _whole(data: bytes) -> tuple[str, bytes]:
-    """As much as ends with a whole character and a whole escape sequence, and the rest."""
+    """Split the data after the last complete character and escape sequence."""
     cut = len(data)
     escape = data.rfind(b"\x1b")
     if escape >= 0 and not re.match(rb"\x1b\[\??[\d;]*[A-Za-z]", data[escape:]):

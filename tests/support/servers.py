@@ -1,8 +1,7 @@
-"""HTTP servers on loopback that do as they are told: answer, stall, break off, lie.
+"""Scripted HTTP servers on loopback: they answer, stall, break off or misbehave.
 
-An **act** is what happens to one request: a function of the wire it came on. A **script** picks the act for each
-request. `ScriptedServer` runs a script; `FakeTriton` is one that a whole run can talk to, with the inferences
-left to a script.
+An **act** is the reaction to one request: a function of its wire. A **script** picks the act for each request.
+`ScriptedServer` runs a script; `FakeTriton` is a server for a whole run, with scripted inferences.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 DEADLINE_S = 30.0
-# Of a usual answer. Who answers at once keeps two cores busy, and other tests run beside.
+# Delay of a usual answer. Immediate answers would keep two cores busy while other tests run.
 SERVICE_S = 0.002
 PIECE = 64 * 1024
 TLS_HELLO = b"\x16\x03"
@@ -27,7 +26,7 @@ ANYWHERE = contextlib.nullcontext()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came; `connection` counts the connections from 0."""
+    """A received request; `connection` counts the connections from 0."""
 
     connection: int
     method: str
@@ -36,7 +35,7 @@ class Request:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first header of this name, in any case."""
+        """Return the first header with this name, ignoring case."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
 
@@ -44,7 +43,7 @@ class Wire:
     """The server's end of one connection."""
 
     def __init__(self, connection: socket.socket, ended: threading.Event) -> None:
-        self.ended = ended  # the server stops: whoever waits must let go
+        self.ended = ended  # the server stops: waiting acts must return
         self._socket = connection
         self._read = b""
 
@@ -52,7 +51,7 @@ class Wire:
         self._socket.sendall(data)
 
     def receive_until(self, mark: bytes) -> bytes | None:
-        """All bytes up to the mark, without it; None if the peer closes before."""
+        """Return all bytes before the mark; None if the peer closes first."""
         while (found := self._read.find(mark)) < 0:
             if not self._more():
                 return None
@@ -60,7 +59,7 @@ class Wire:
         return taken
 
     def comes_with(self, mark: bytes) -> bool:
-        """Whether the next bytes are these, as far as the first piece of them goes."""
+        """Whether the next piece starts with these bytes."""
         return bool(self._read or self._more()) and self._read.startswith(mark)
 
     def receive(self, length: int) -> bytes | None:
@@ -85,7 +84,7 @@ class Wire:
         self._socket.close()
 
     def reset(self) -> None:
-        """Close without a farewell: the peer gets RST."""
+        """Close abruptly: the peer gets RST."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
@@ -98,7 +97,7 @@ Script = Callable[[Request], Act]
 
 
 def reply(body: bytes = b"", status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
-    """A whole reply with its length."""
+    """A complete reply with its length."""
     lines = [f"HTTP/1.1 {status} Scripted", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -109,7 +108,7 @@ def answer(body: bytes = b"", status: int = 200, headers: Mapping[str, str] | No
 
 
 def raw(data: bytes) -> Act:
-    """Exactly these bytes, garbage or not."""
+    """Send exactly these bytes, valid or not."""
     return lambda wire: wire.send(data)
 
 
@@ -123,23 +122,23 @@ def answer_chunked(*parts: bytes) -> Act:
 
 
 def answer_and_close(body: bytes = b"", *, announced: bool) -> Act:
-    """The last reply of its connection, with or without saying so."""
+    """The last reply of its connection, announced or not."""
     return both(answer(body, headers={"Connection": "close"} if announced else None), Wire.close)
 
 
 def answer_until_close(body: bytes) -> Act:
-    """A reply without a length, as HTTP/1.0 ends it."""
+    """A reply without a length, which ends with the connection as in HTTP/1.0."""
     return both(raw(b"HTTP/1.1 200 Scripted\r\n\r\n" + body), Wire.close)
 
 
 def break_off(body: bytes, after: int) -> Act:
-    """A reply whose body stops after so many bytes."""
+    """A reply whose body stops after `after` bytes."""
     whole = reply(body)
     return both(raw(whole[: len(whole) - len(body) + after]), Wire.close)
 
 
 def trickle(data: bytes) -> Act:
-    """The bytes one by one."""
+    """Send the bytes one by one."""
 
     def act(wire: Wire) -> None:
         for position in range(len(data)):
@@ -149,16 +148,16 @@ def trickle(data: bytes) -> Act:
 
 
 def never(wire: Wire) -> None:
-    """No answer as long as the server lives."""
+    """Never answer."""
     wire.ended.wait()
 
 
 def drip(begin: bytes = b"", forever: bytes = b"x") -> Act:
-    """These bytes, then one more piece every few milliseconds for as long as the server lives."""
+    """Send these bytes, then one more piece every few milliseconds until the server stops."""
 
     def act(wire: Wire) -> None:
         wire.send(begin)
-        with contextlib.suppress(OSError):  # who has waited long enough leaves
+        with contextlib.suppress(OSError):  # the client may give up
             while not wire.ended.wait(0.02):
                 wire.send(forever)
 
@@ -166,7 +165,7 @@ def drip(begin: bytes = b"", forever: bytes = b"x") -> Act:
 
 
 def held(until: threading.Event, act: Act) -> Act:
-    """The act once the event is set; nothing if the server stops before."""
+    """Run the act once the event is set; do nothing if the server stops first."""
 
     def wait_and_act(wire: Wire) -> None:
         while not until.wait(0.01):
@@ -178,7 +177,7 @@ def held(until: threading.Event, act: Act) -> Act:
 
 
 def late(delay_s: float, act: Act) -> Act:
-    """The act after so long."""
+    """Run the act after a delay."""
 
     def wait(wire: Wire) -> None:
         wire.ended.wait(delay_s)
@@ -189,7 +188,7 @@ def late(delay_s: float, act: Act) -> Act:
 def serviced(
     act: Act, place: contextlib.AbstractContextManager[Any] = ANYWHERE, service_s: float = SERVICE_S
 ) -> Act:
-    """The act after this time, which it spends at a place that it may have to wait for."""
+    """Run the act after a service time at a shared place, which may have a queue."""
 
     def wait_and_act(wire: Wire) -> None:
         with place:
@@ -211,10 +210,10 @@ def both(first: Act, second: Act) -> Act:
 
 
 class ScriptedServer:
-    """Use as a context manager. `tls` may be changed while it runs: new connections take the new one."""
+    """A scripted server. Use as a context manager. `tls` may change at any time: new connections use the new value."""
 
     def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
-        self.requests: list[Request] = []  # in the order in which their last byte came
+        self.requests: list[Request] = []  # in the order in which their last byte arrived
         self.connections = 0
         self.tls = tls
         self._script = script
@@ -239,7 +238,7 @@ class ScriptedServer:
             thread.join(DEADLINE_S)
 
     def kill(self) -> None:
-        """As a killed process: nobody listens any more, and every connection is cut."""
+        """Stop like a killed process: close the listener and cut every connection."""
         self._ended.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
@@ -250,7 +249,7 @@ class ScriptedServer:
             wire.close()
 
     def wait_for(self, holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> bool:
-        """Whether the condition came true; it is looked at after every connection and request."""
+        """Wait until the condition holds; it is checked after every connection and request."""
         with self._news:
             return self._news.wait_for(holds, deadline_s)
 
@@ -273,7 +272,7 @@ class ScriptedServer:
         try:
             if self.tls is not None:
                 connection = self.tls.wrap_socket(connection, server_side=True)
-        except OSError:  # the peer does not like our certificate
+        except OSError:  # the peer rejects our certificate
             connection.close()
             return
         wire = Wire(connection, self._ended)
@@ -287,7 +286,7 @@ class ScriptedServer:
                     self._news.notify_all()
                 act(wire)
         except OSError:
-            pass  # the peer has gone, or an act has closed
+            pass  # the peer has disconnected, or an act has closed the connection
         finally:
             with self._news:
                 self._wires.discard(wire)
@@ -295,9 +294,7 @@ class ScriptedServer:
 
 
 def _read_request(wire: Wire, connection: int) -> Request | None:
-    if wire.comes_with(
-        TLS_HELLO
-    ):  # as HTTP servers do: who waits for the end of a line lets the peer wait too
+    if wire.comes_with(TLS_HELLO):  # like HTTP servers, which wait for the end of a line
         wire.send(reply(status=400))
         return None
     head = wire.receive_until(b"\r\n\r\n")
@@ -374,7 +371,7 @@ _MODEL_PATH = re.compile(r"/v2/models/(?P<name>[^/]+)(?:/versions/1)?(?:/(?P<wha
 
 
 class FakeTriton:
-    """Metadata, configuration, statistics and inference of one model. Use as a context manager."""
+    """A Triton with metadata, configuration, statistics and inference for one model. Use as a context manager."""
 
     def __init__(
         self,

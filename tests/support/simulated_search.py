@@ -1,9 +1,9 @@
-"""Searches on simulated servers, and how good their answers are after any part of the time.
+"""Quality of searches on simulated servers, for any part of their time.
 
     python -m tests.support.simulated_search [LANDSCAPES]
 
-A hundred landscapes unless another number is given, at loads that cost 0.1, 1 and 15 measurements each: the share of
-them in which a search with a part of the time has at least 85 % of the final answer, and the mean of the answers.
+By default, a hundred landscapes, with loading times of 0.1, 1 and 15 measurements. The output has the share of
+landscapes in which a search with part of the time reaches at least 85 % of the final answer, and the mean answer.
 """
 
 import random
@@ -23,8 +23,8 @@ from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.variant import VariantNames
 from tests.support.landscape import Landscape, SimulatedTrials, driven
 
-LOADINGS = (0.1, 1.0, 15.0)  # what it costs to load a configuration, in measurements
-PARTS = (0.125, 0.25, 0.5, 1.0)  # of the time that the search takes by itself
+LOADINGS = (0.1, 1.0, 15.0)  # time to load a configuration, in measurements
+PARTS = (0.125, 0.25, 0.5, 1.0)  # shares of the time that the search takes without a budget
 
 BASE = model_config.parse_text(
     """name: "m" max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }
@@ -48,13 +48,13 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> SearchProb
 
 
 def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | None, float]:
-    """A limit drawn from all the latencies there are (or none), and the best throughput that keeps it."""
+    """Draw a limit from all latencies of the landscape (or none), and return the best throughput that meets it."""
     space = candidates.make(scope_of(seed, **settings), VariantNames(), per_doubling=4)
     truth = [landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows]
     draw = random.Random(-seed - 1)
     limit_ms = None
     if draw.random() < 0.75:
-        # A user's limit is not to the digit what one of the candidates has.
+        # A user's limit does not equal the latency of a candidate exactly.
         limit_ms = sorted(p99 for _, p99 in truth)[int(len(truth) * draw.uniform(0.1, 0.7))] * draw.uniform(
             1, 1.1
         )
@@ -62,11 +62,11 @@ def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | Non
 
 
 class Stopped(Exception):
-    """So many trials were made."""
+    """Raised after the given number of trials."""
 
 
 def search(scope: SearchProblem, simulated: SimulatedTrials, *, known=(), stop_after=None):
-    """Trials until the search ends, or until so many were made; `known` ones are told again, as a journal does."""
+    """Trials until the search ends or `stop_after` were made; `known` trials are replayed, as from a journal."""
     trials, names = [], VariantNames()
     by_key = {trial.key: trial for trial in known}
 
@@ -88,8 +88,8 @@ def search(scope: SearchProblem, simulated: SimulatedTrials, *, known=(), stop_a
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a search found on one landscape, as a share of the best there is: by itself, and with each part of its time.
-    0 where it breaks the limit."""
+    """Answers of a search on one landscape as shares of the best possible: without a budget, and with each part of its
+    time. 0 if the answer violates the limit."""
 
     seed: int
     whole: float

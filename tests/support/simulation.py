@@ -1,7 +1,7 @@
 """A whole profile on a simulated clock: exact to the nanosecond, in milliseconds.
 
-`FakeServer` stands in for the network and the server: the engine sends into it, and each request ends after the
-service time its script gives. `SimulatedLoad` runs the real engine on it.
+`FakeServer` replaces the network and the server: the engine sends to it, and each request ends after the
+service time given by its script. `SimulatedLoad` runs the real engine on it.
 """
 
 import copy
@@ -30,13 +30,13 @@ from tests.support.clock import FakeClock
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the server does with one request."""
+    """Reaction of the server to one request."""
 
     service_ns: int
     status: int = outcome.OK
     received: int = 100
-    responses_ns: tuple[int, ...] = ()  # of a stream: when each comes, after the send
-    is_unsent: bool = False  # it fails within the send itself, as without a route or a free descriptor
+    responses_ns: tuple[int, ...] = ()  # arrival times of the responses of a stream, after the send
+    is_unsent: bool = False  # the send itself fails, as without a route or a free descriptor
 
 
 Script = Callable[[int, int], Reply]
@@ -45,7 +45,7 @@ Script = Callable[[int, int], Reply]
 
 @dataclass(slots=True)
 class FakeServer:
-    """`servers` requests are served at a time, the others queue; None serves all at once."""
+    """A server with `servers` requests in service, while the others queue; None serves all at once."""
 
     script: Script
     servers: int | None = None
@@ -53,7 +53,7 @@ class FakeServer:
     free_at: list[int] = field(default_factory=list)
 
     def reply_to(self, sent_ns: int) -> tuple[int, Reply]:
-        """When the request ends, and how."""
+        """Return when and how the request ends."""
         reply = self.script(self.number, sent_ns)
         self.number += 1
         if self.servers is None:
@@ -68,7 +68,7 @@ class FakeServer:
 
 
 class Server(Protocol):
-    """What a simulated load sends to."""
+    """The target of a simulated load."""
 
     def open(self, clock: FakeClock, callbacks: Callbacks) -> "Network": ...
 
@@ -144,14 +144,14 @@ class _FakeNetwork:
             self._clock.move_to(now)
             while (
                 self._ends and self._ends[0][0] == now
-            ):  # all that end at this moment, as epoll would report them
+            ):  # all requests that end at this moment, as epoll would report them
                 _, order, slot = heappop(self._ends)
                 self._end(order, slot, now)
         elif until_ns is not None:
             self._clock.move_to(until_ns)
 
     def _respond(self, until_ns: int | None) -> bool:
-        """Whether the next thing to happen was a response of a stream."""
+        """Process the next response of a stream; return whether there was one."""
         now, order, slot, number = self._responses[0]
         if now > (self._ends[0][0] if self._ends else NEVER) or (until_ns is not None and now > until_ns):
             return False
@@ -166,7 +166,7 @@ class _FakeNetwork:
     def _end(self, order: int, slot: int, now_ns: int) -> None:
         live = self._live.get(slot)
         if live is None or live[0] != order:
-            return  # cancelled meanwhile
+            return  # canceled in the meantime
         del self._live[slot]
         _, sent_ns, reply = live
         if reply.status:
@@ -185,7 +185,7 @@ class _FakeNetwork:
 
 
 class _Echoes(dict[int, Any]):
-    """What a slot asked for is what it is answered."""
+    """Answers each slot with its own request."""
 
     def __init__(self, requests: dict[int, bytes]) -> None:
         self._requests = requests
@@ -195,7 +195,7 @@ class _Echoes(dict[int, Any]):
 
 
 class FakeMessages(VisitMessages):
-    """Every answer is the request itself: the simulated network carries no bytes."""
+    """Messages whose answer is the request itself: the simulated network carries no bytes."""
 
     def __init__(self, plan: VisitPlan) -> None:
         super().__init__(plan)
@@ -203,7 +203,7 @@ class FakeMessages(VisitMessages):
 
 
 def new_cells() -> memoryview:
-    """Of a ring; memory that nobody writes to costs nothing."""
+    """Cells of a ring; untouched memory costs nothing."""
     return memoryview(mmap(-1, CELLS * 8, flags=MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
 
 
@@ -323,9 +323,9 @@ class SimulatedLoad:
 
 
 class SimulatedWorkers:
-    """Several engines side by side, each on a clock of its own that keeps step with the others.
+    """Several engines side by side, each on its own clock, kept in step with the others.
 
-    They share the server's script but not its queue, so a reply may depend only on when its request was sent. Each
+    They share the server's script but not its queue, so a reply may depend only on the time its request was sent. Each
     request costs `cpu_ns` of its worker's core.
     """
 
@@ -353,7 +353,7 @@ class SimulatedWorkers:
         start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
-            # As a process gets it: a random schedule is walked by each worker for itself.
+            # As in separate processes: each worker draws a random schedule itself.
             load.apply(copy.deepcopy(plan.share(index, self.count)))
         return start_ns
 

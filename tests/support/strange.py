@@ -1,4 +1,4 @@
-"""Answers of a strange shape: a good document with one or more of its parts replaced by something else."""
+"""Malformed answers: a valid document with one or more parts replaced."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ ODD: tuple[Any, ...] = (
 
 
 def paths(document: Any, above: Path = ()) -> Iterator[Path]:
-    """Every part of a document, the whole first."""
+    """Yield the path of every part of a document, starting with the whole."""
     yield above
     parts: Any = ()
     if isinstance(document, dict):
@@ -65,7 +65,7 @@ def paths(document: Any, above: Path = ()) -> Iterator[Path]:
 
 
 def replaced(document: Any, path: Path, value: Any) -> Any:
-    """The document with another value there, or without it."""
+    """Return the document with the value at the path replaced or removed."""
     if not path:
         return None if value is GONE else value
     first, *rest = path
@@ -78,7 +78,7 @@ def replaced(document: Any, path: Path, value: Any) -> Any:
 
 
 def strange(document: Any, choose: Choose) -> Any:
-    """One to three parts replaced."""
+    """Replace one to three parts of a document."""
     for _ in range(1 + choose(3)):
         found = list(paths(document))
         document = replaced(document, found[choose(len(found))], ODD[choose(len(ODD))])
@@ -86,5 +86,5 @@ def strange(document: Any, choose: Choose) -> Any:
 
 
 def text_of(document: Any) -> bytes:
-    """As JSON, with whatever is in it that JSON does not have."""
+    """Render as JSON, including values that JSON does not allow."""
     return json.dumps(document).replace(f'"{LONG}"', "1" + "0" * 5000).encode()

@@ -1,8 +1,8 @@
-"""A stand-in for TensorFlow Serving on loopback: its gRPC and REST APIs for one model, which doubles its inputs.
+"""A fake TensorFlow Serving on loopback: its gRPC and REST APIs for one model, which doubles its inputs.
 
-It reads and writes the official messages as another project carries them, so that a wrong number of a field in ours
-shows. A request is held to the signature: names, datatypes, shapes, and as many values as the shape has. Batching,
-warm-up and the finer points of the real REST API are not there.
+It uses the official messages from another project, so that a wrong field number in ours is detected. A request is
+checked against the signature: names, datatypes, shapes, and the number of values. Batching, warm-up and the details of
+the real REST API are not implemented.
 """
 
 import base64
@@ -43,14 +43,14 @@ _DTYPES = {
 }
 """By datatype: what its bytes are, and the field that may hold its values instead."""
 
-_NOT_IN_JSON = ("DT_HALF", "DT_BFLOAT16", "DT_UINT16")  # as in the real one
+_NOT_IN_JSON = ("DT_HALF", "DT_BFLOAT16", "DT_UINT16")  # as in the real server
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 """(datatype, shape) by name; an output is called `twice_` and the input's name."""
 
 
 class Refused(Exception):
-    """What the server says to a bad request."""
+    """The server's error for an invalid request."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -78,7 +78,7 @@ class ServedModel:
         return made
 
     def predict(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Twice of everything: strings repeated, truths denied."""
+        """Double every value: strings are repeated, booleans inverted."""
         if signature not in ("", self.signature):
             raise Refused(
                 INVALID_ARGUMENT, f'Serving signature name: "{signature}" not found in signature def'
@@ -123,7 +123,7 @@ Disturb = Callable[[int], grpc.Act | None]
 
 
 class FakeTfServing:
-    """Both ports of a server. Use as a context manager. `is_typed` answers with typed values, as the real one does."""
+    """Both ports of a server. Use as a context manager. `is_typed` answers with typed values, like the real server."""
 
     def __init__(
         self,
@@ -135,8 +135,8 @@ class FakeTfServing:
         self.model = ServedModel() if model is None else model
         self.grpc = grpc.GrpcServer(self._call)
         self.http = http.ScriptedServer(self._request)
-        self.predictions: list[Any] = []  # the requests over gRPC
-        self.documents: list[Any] = []  # and over REST
+        self.predictions: list[Any] = []  # requests over gRPC
+        self.documents: list[Any] = []  # requests over REST
         self.paths: list[str] = []
         self._is_typed = is_typed
         self._disturb = disturb

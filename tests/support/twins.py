@@ -1,4 +1,4 @@
-"""A twin with forecasts, made by hand, and a run that one can be fitted to."""
+"""A hand-made twin with forecasts, and a run to fit a twin to."""
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.diagnose.pipeline import Station
@@ -22,7 +22,7 @@ MS = NS_PER_MS
 
 
 def known_result() -> Result:
-    """One step of 10 ms at two loads."""
+    """A result with one step of 10 ms at two loads."""
     server = KnownServer("known", (KnownStep("known_model", fixed(10)),))
     return server.measured([in_flight(1), in_flight(2)], 2.0)
 
@@ -74,7 +74,7 @@ def _forecast(load: TwinLoad, distance: float, *, is_measured: bool = False) -> 
 
 
 def sample_twin(name: str = "fake") -> Twin:
-    """Of two models: one at several loads, beside the other, with another setting, and with more than it can do."""
+    """A twin of two models: one at several loads, together with the other, with another setting, and overloaded."""
     anchors = tuple(_anchor(model, load, 0.01 * load) for model in (name, "other") for load in (1, 2, 4, 8))
     loads = [TwinLoad((LoadPart(name, "concurrency", load),)) for load in (3.0, 6.0, 12.0, 16.0)]
     rows = [_forecast(load, 0.2 * place, is_measured=place < 2) for place, load in enumerate(loads, 1)]

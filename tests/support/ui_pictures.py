@@ -1,6 +1,6 @@
-"""Pictures of the browser interface for the documentation: `python -m tests.support.ui_pictures` takes them anew.
+"""Pictures of the browser interface for the documentation: run `python -m tests.support.ui_pictures` to update them.
 
-The live page is that of a run that was written down here, so that it looks the same every time.
+The live page shows a made-up run, so that it looks the same every time.
 """
 
 import json
@@ -28,7 +28,7 @@ STEP_S = 0.2
 
 
 def live_lines(now_s: float) -> Iterator[Mapping[str, Any]]:
-    """A run that is in the middle of its fifth level."""
+    """Lines of a run in the middle of its fifth level."""
     chance = random.Random(7)
     at = now_s - LEVEL_S * (len(LEVELS) - 0.35)
     yield {"kind": "planned", "at": at, "levels": len(LEVELS), "longest_s": LEVEL_S * len(LEVELS)}
@@ -88,7 +88,7 @@ def live_lines(now_s: float) -> Iterator[Mapping[str, Any]]:
 
 
 def planted(folder: Path) -> str:
-    """The id of a run that goes on, as far as anybody can see; before it twenty that have ended."""
+    """Write twenty finished runs and one that appears to be running; return the id of the latter."""
     chance = random.Random(3)
     for day in range(1, 21):
         factor = (1.0 if day <= 12 else 0.92) * chance.gauss(1, 0.006)
@@ -106,7 +106,7 @@ def planted(folder: Path) -> str:
 
 
 def slower(result: Result, factor: float) -> Result:
-    """The same of another model, with other rates."""
+    """Return the result for another model with scaled rates."""
     levels = []
     for level in result.levels:
         value = level.measurement.infer_per_s.value * factor

@@ -1,4 +1,4 @@
-"""Tokenizers of every usual build, trained on a few sentences."""
+"""Tokenizers of every common kind, trained on a few sentences."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +14,7 @@ _UNKNOWN = "[UNK]"
 
 
 def byte_level() -> Tokenizer:
-    """As GPT-2 and Llama 3 have it: a beginning is added, and long texts would be cut."""
+    """Like GPT-2 and Llama 3: adds a start token, and would truncate long texts."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -34,7 +34,7 @@ def byte_level() -> Tokenizer:
 
 
 def unsplit() -> Tokenizer:
-    """As Llama 2 has it: a blank before every text, and no split at blanks, so that a blank at the start is a token."""
+    """Like Llama 2: puts a space before every text and does not split at spaces, so a leading space is a token."""
     trained = Tokenizer(models.BPE(unk_token=_UNKNOWN))
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
     _train(trained, trainers.BpeTrainer(vocab_size=700, special_tokens=[_UNKNOWN, "▁▁"], show_progress=False))
@@ -74,7 +74,7 @@ def word_level() -> Tokenizer:
 
 
 def numbered() -> Tokenizer:
-    """Names of no language."""
+    """Words of no language."""
     words = [_UNKNOWN, *(f"w{number}" for number in range(300))]
     made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, _UNKNOWN))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -82,7 +82,7 @@ def numbered() -> Tokenizer:
 
 
 def letters() -> Tokenizer:
-    """Of bytes alone: no word is a token, and letters are."""
+    """Bytes only: letters are tokens, but words are not."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
@@ -92,7 +92,7 @@ def letters() -> Tokenizer:
 
 
 def wordless() -> Tokenizer:
-    """Numbers alone: no text of a length can be made of it."""
+    """Numbers only: no text of a given length can be built."""
     made = Tokenizer(models.WordLevel({_UNKNOWN: 0, "1": 1, "2": 2}, unk_token=_UNKNOWN))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     return made
@@ -105,7 +105,7 @@ BUILDS: dict[str, Callable[[], Tokenizer]] = {
 
 
 def saved(build: Callable[[], Tokenizer], folder: Path) -> Path:
-    """The file of one of these."""
+    """Save one of these tokenizers and return its file."""
     path = folder / "tokenizer.json"
     path.write_text(_trained(build))
     return path

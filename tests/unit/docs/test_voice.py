@@ -26,7 +26,7 @@ PATTERNS = {
     '"told", "tells"': r"\b(?:told|tells)\b",
     '"promise"': r"\b[Pp]romise[sd]?\b",
     '"keeps the SLO", "breaks the SLO"': (
-        r"\b(?:keep|keeps|kept|break|breaks|broke|broken)\b (?:\w+ )?SLOs?\b|\bSLOs? (?:is|are|was|were) (?:kept|broken)\b"
+        r"\b(?:keeps?|kept|breaks?|broke|broken) (?:\w+ )?SLOs?\b|\bSLOs? (?:is|are|was|were) (?:kept|broken)\b"
     ),
     '"brings no more"': r"\b(?:bring|brings|brought|bringing) (?:no|nothing|any) more\b",
     '"the most load"': r"\b[Tt]he most load\b",
