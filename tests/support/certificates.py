@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 def write_certificate(
     folder: Path, name: str, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None
 ) -> tuple[str, ssl.SSLContext]:
-    """Write a self-signed certificate; return its PEM file and a server context. NAME.key has the key, NAME*.der both."""
+    """Write a self-signed certificate; return its PEM file and a server context. The key is in NAME.key."""
     key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

@@ -125,7 +125,7 @@ def _all_asked(server: Any) -> list[Any]:
 
 
 def _written(rows: list[Any]) -> Iterator[str]:
-    """Drop metrics requests of a background thread, and inferences, which the simulation handles."""
+    """Requests as text, without those for metrics, which a background thread sends. Inferences are simulated."""
     for row in rows:
         if hasattr(row, "message"):
             yield f"{row.method} {row.headers} {row.message!r}"

@@ -175,7 +175,7 @@ def stalling(
 
 
 def _several_limit(per_s: float, servers: int, limit_s: float, share: float) -> float:
-    """Rate at which this share of the requests of an M/M/c queue takes longer than the limit; the tail is known exactly."""
+    """Rate at which this share of the requests of an M/M/c queue exceeds the limit; its tail is known exactly."""
 
     def tail(rate: float) -> float:
         offered = rate / per_s

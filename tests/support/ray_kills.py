@@ -91,7 +91,7 @@ class RayRun:
         return f"{victim} {address}"
 
     def check_result(self, lost: int = 1) -> str:
-        """Check the result of a run that lost clients: its counts match the server's, except for the end of those clients."""
+        """Check that the counts of a run that lost clients match the server's, except for the end of those clients."""
         self.process.wait(DEADLINE_S)
         result: dict[str, Any] = json.loads(self.saved.read_text())
         (level,) = result["levels"]

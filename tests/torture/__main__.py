@@ -1,4 +1,4 @@
-"""Many runs, several at a time; every failure is printed with the line that repeats it."""
+"""Run many cases, several at a time; print every failure with the command that repeats it."""
 
 import argparse
 import shlex
@@ -23,10 +23,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first one (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=4, help="runs at a time (default: %(default)s)")
-    parser.add_argument("--only", type=int, help="only the run of this number, with all it said")
+    parser.add_argument("--only", type=int, help="only the run with this number, with its output")
     parser.add_argument("--keep", type=Path, help="with --only: keep its files in this folder")
-    parser.add_argument("--limit", type=float, default=0, help="begin no more runs after so many seconds")
-    parser.add_argument("--match", default="", help="only runs whose description has this text")
+    parser.add_argument("--limit", type=float, default=0, help="start no more runs after this many seconds")
+    parser.add_argument("--match", default="", help="only runs whose description contains this text")
     asked = parser.parse_args()
     with fork_server() as address:
         if asked.only is not None:
@@ -47,7 +47,7 @@ def _one(seed: int, number: int, address: str, keep: Path | None) -> int:
 
 
 def _brief(case: Case) -> str:
-    """Without the contents of files."""
+    """Describe a case without the contents of its files."""
     faults = "\n".join(f"  {row}" for row in case.faults)
     return f"{case.kind}: {case.command} {shlex.join(case.words)}\n{faults}\n  {case.trouble}"
 

@@ -1,4 +1,4 @@
-"""What the fault server pretends to be: which call a request is, which step it carries, and the usual reply."""
+"""Kinds of servers that the fault server emulates: the call of a request, its step, and the usual reply."""
 
 import json
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics", "system
 
 @dataclass(slots=True)
 class Counters:
-    """What the server's statistics say."""
+    """Counters of the server's statistics."""
 
     good: int = 0
     bad: int = 0
 
 
 class Backend(Protocol[Asked_contra]):
-    """One kind of server: over HTTP/1.1 it is asked by requests, over gRPC by calls."""
+    """One kind of server; it receives requests over HTTP/1.1, and calls over gRPC."""
 
     counters: Counters
 
@@ -61,7 +61,7 @@ class TritonHttp:
     model: FakeModel
     config: dict[str, Any] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
-    regions: set[str] = field(default_factory=set)  # shared memory that is registered
+    regions: set[str] = field(default_factory=set)  # registered shared memory
 
     def call(self, request: Request) -> str:
         path = request.path
@@ -74,7 +74,7 @@ class TritonHttp:
         return {"config": "config", "stats": "stats"}.get(path.rpartition("/")[2], "metadata")
 
     def step(self, request: Request) -> int:
-        """INPUT0 is the first input, an INT32, in JSON or right behind it."""
+        """Step of a request, from INPUT0: the first input, an INT32, in JSON or right after it."""
         start = _header_length(request.head)
         document = json.loads(request.body[: start or None])
         first = document["inputs"][0]
@@ -136,7 +136,7 @@ USUAL_STREAM = sse(ROLE, delta("one"), delta("two"), delta("three"), END, usage(
 
 @dataclass(slots=True)
 class OpenAi:
-    """Prompts are such as `request 17`."""
+    """An OpenAI-style server; prompts look like `request 17`."""
 
     counters: Counters = field(default_factory=Counters)
 
@@ -163,7 +163,7 @@ class OpenAi:
 
 @dataclass(slots=True)
 class Plain:
-    """A server of no kind: bodies are such as `request 17`."""
+    """A plain HTTP server; bodies look like `request 17`."""
 
     counters: Counters = field(default_factory=Counters)
 

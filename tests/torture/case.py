@@ -1,4 +1,4 @@
-"""One run, drawn from a seed and a number: the server it meets, its options, and the faults."""
+"""One run, drawn from a seed and a number: its server, its options, and the faults."""
 
 import json
 from base64 import b64encode
@@ -19,7 +19,7 @@ LARGE_STEPS = 4
 HTTP, OPENAI, OPENAI_STREAM, PLAIN = "http", "openai", "openai stream", "plain"
 GRPC, STREAM = "grpc", "grpc stream"
 KINDS = (HTTP, OPENAI, OPENAI_STREAM, PLAIN, GRPC, STREAM)
-SHARES = (25, 10, 15, 5, 25, 20)  # of the kinds, in percent
+SHARES = (25, 10, 15, 5, 25, 20)  # shares of the kinds, in percent
 TRITONS = (HTTP, GRPC, STREAM)
 CALLS = ("server", "metadata", "config", "stats")
 STEPS = 64
@@ -27,7 +27,7 @@ TIMEOUT_MS = (150, 200, 400)
 
 
 def faults_of(kind: str) -> tuple[AnyFault, ...]:
-    """Those a reply of such a server can have."""
+    """Faults that a reply of such a server can have."""
     if kind == GRPC:
         return grpc_faults.FAULTS + grpc_faults.UNARY_FAULTS
     if kind == STREAM:
@@ -45,7 +45,7 @@ def faults_by_name(kind: str) -> Mapping[str, AnyFault]:
 
 @dataclass(slots=True)
 class Case:
-    """A run. `words` lack the address of the server, which is known when it listens."""
+    """A run. `words` do not include the address of the server, which is known only when it listens."""
 
     seed: int
     number: int
@@ -53,15 +53,15 @@ class Case:
     command: str = "inferometer"
     words: list[str] = field(default_factory=list)
     faults: list[Planned] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)  # that the run needs
-    made: list[str] = field(default_factory=list)  # that it may leave
+    files: dict[str, str] = field(default_factory=dict)  # input files of the run
+    made: list[str] = field(default_factory=list)  # files that it may leave
     model: FakeModel = MODEL
-    config: dict[str, Any] = field(default_factory=dict)  # of the model
+    config: dict[str, Any] = field(default_factory=dict)  # configuration of the model
     is_whole: bool = False  # every request counts, from the first to the last
     warm_up: int = 0  # requests that do not count
-    count: int = 0  # of requests; 0 where time ends the run
+    count: int = 0  # number of requests; 0 if time ends the run
     has_timeout: bool = False
-    has_sequences: bool = False  # which may need more requests to come to their ends
+    has_sequences: bool = False  # which may need more requests to end
     trouble: Trouble | None = None
     limit_s: float = 60.0
 
@@ -71,7 +71,7 @@ class Case:
 
 
 def draw(seed: int, number: int) -> Case:
-    """The case of this number."""
+    """Draw the case with this number."""
     random = Random(f"{seed}/{number}")
     case = Case(seed, number, kind=random.choices(KINDS, SHARES)[0])
     _draw_server(case, random)
@@ -80,7 +80,7 @@ def draw(seed: int, number: int) -> Case:
     _draw_faults(case, random)
     if random.random() < 0.25:
         case.trouble = draw_trouble(random)
-        if case.trouble.memory_bytes:  # libraries that crash without it are not ours
+        if case.trouble.memory_bytes:  # without memory, libraries that are not ours may crash
             case.words = [word.replace(".parquet", ".json") for word in case.words]
             case.made = [name.replace(".parquet", ".json") for name in case.made]
     return case
@@ -115,7 +115,7 @@ def _draw_server(case: Case, random: Random) -> None:
 
 
 def _draw_data(case: Case, random: Random) -> dict[str, Any]:
-    """Steps that can be told apart by their first input; some are large, some belong to sequences."""
+    """Draw steps with distinct first inputs; some are large, some belong to sequences."""
     steps: list[dict[str, Any]] = [{"INPUT0": [step]} for step in range(STEPS)]
     if random.random() < 0.08:
         case.model = LARGE_MODEL
@@ -179,7 +179,7 @@ def _draw_load(case: Case, random: Random) -> None:
         case.words += ["--workers", str(random.randint(1, min(3, most)))]
     if case.words[0] != "find" and random.random() < 0.2:
         case.warm_up = random.randint(1, 12)
-        if "--fixed-schedule" in case.words:  # which begins with the warm-up
+        if "--fixed-schedule" in case.words:  # which starts with the warm-up
             case.count -= case.warm_up
         case.words += ["--warmup-request-count", str(case.warm_up)]
     if (random.random() < 0.3 and (case.command == "perf_analyzer" or case.kind in TRITONS)) or (
@@ -272,7 +272,7 @@ def _draw_output(case: Case, random: Random) -> None:
             case.made.append(name)
     if (
         random.random() < 0.5 and case.model is not LARGE_MODEL
-    ):  # whose values would be written for every request
+    ):  # its values would be written for every request
         name = "requests.parquet" if random.random() < 0.7 else "requests.json"
         case.words += ["--profile-export-file", name]
         case.made.append(name)

@@ -1,4 +1,4 @@
-"""What can go wrong with the calls in which a server tells about itself."""
+"""Faults of control calls: metadata, configuration, statistics and metrics."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ def _body(text: bytes) -> Act:
 
 
 def _changed(change: Callable[[Any], Any]) -> Act:
-    """The usual document, changed."""
+    """Fault that changes the usual document."""
 
     async def act(wire: Wire, reply: bytes) -> None:
         wire.send(json_reply(change(json.loads(reply.partition(b"\r\n\r\n")[2]))))
@@ -39,7 +39,7 @@ async def _slow(wire: Wire, reply: bytes) -> None:
 
 
 def _endless(begin: Callable[[bytes], bytes], piece: bytes) -> Act:
-    """One piece every fifth of a second for a minute, after what the reply begins with."""
+    """Fault that sends one piece every fifth of a second for a minute, after the start of the reply."""
 
     async def act(wire: Wire, reply: bytes) -> None:
         wire.send(begin(reply))
@@ -51,7 +51,7 @@ def _endless(begin: Callable[[bytes], bytes], piece: bytes) -> Act:
 
 
 def every(value: object) -> Callable[[Any], Any]:
-    """Each value of an object replaced, as deep as lists and objects go, but not the objects themselves."""
+    """Replace each value of an object, recursively, but not the objects themselves."""
 
     def change(document: Any) -> Any:
         if isinstance(document, dict):
@@ -71,7 +71,7 @@ def _first_key(value: object) -> Callable[[Any], Any]:
 
 
 def _backwards(document: Any) -> Any:
-    """Counters that went down, as of a server that started anew."""
+    """Decrease the counters, as after a restart of the server."""
     if isinstance(document, dict):
         return {name: _backwards(inner) for name, inner in document.items()}
     if isinstance(document, list):
@@ -80,7 +80,7 @@ def _backwards(document: Any) -> Any:
 
 
 def _lengthened(document: Any) -> Any:
-    """Every list of objects with 20,000 more of them, each under another name."""
+    """Extend every list of objects by 20,000, each with a different name."""
     if isinstance(document, dict):
         return {name: _lengthened(inner) for name, inner in document.items()}
     if isinstance(document, list) and document and isinstance(document[0], dict):
@@ -88,7 +88,7 @@ def _lengthened(document: Any) -> Any:
     return document
 
 
-DRIPS = 300  # a minute, which is more than a run may take
+DRIPS = 300  # a minute, which is longer than a run may take
 
 _ENDLESS: tuple[tuple[str, Act], ...] = (
     ("endless status line", _endless(lambda reply: b"HTTP/1.1 200 ", b"O")),
@@ -137,7 +137,7 @@ _ACTS: tuple[tuple[str, Act], ...] = (
 
 _FROM_REPLIES = (
     "reset before the reply", "close before the reply", "close in the head", "close in the body", "slow drip",
-    "content-length too long", "chunk size is no number", "garbage", "one interim reply", "HTTP/1.0",
+    "content-length too long", "chunk size is not a number", "garbage", "one interim reply", "HTTP/1.0",
     "wrong status line", "two replies",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Frames and header blocks of HTTP/2, written without any check: a fault server must be able to send wrong ones."""
+"""HTTP/2 frames and header blocks, built without any check, so that a fault server can send invalid ones."""
 
 import struct
 
@@ -18,7 +18,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def block(*pairs: tuple[str, str]) -> bytes:
-    """A header block of literals without indexing. It begins with a table of size 0, as the client asks for."""
+    """Build a header block of literals without indexing. It starts with a table of size 0, as the client requests."""
     return b"\x20" + b"".join(b"\0" + _text(name) + _text(value) for name, value in pairs)
 
 
@@ -51,5 +51,5 @@ def window_update(stream: int, increment: int) -> bytes:
 
 
 def message(data: bytes, flag: int = 0) -> bytes:
-    """A message of gRPC with its prefix."""
+    """Build a gRPC message with its prefix."""
     return struct.pack(">BL", flag, len(data)) + data

@@ -1,4 +1,4 @@
-"""What the fault server is over gRPC: a Triton with one model."""
+"""The backend of the fault server over gRPC: a Triton with one model."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ class TritonGrpc:
     model: FakeModel
     config: dict[str, Any] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
-    regions: set[str] = field(default_factory=set)  # shared memory that is registered
+    regions: set[str] = field(default_factory=set)  # registered shared memory
 
     def call(self, call: Call) -> str:
         method = call.path.rpartition("/")[2]
@@ -55,7 +55,7 @@ class TritonGrpc:
         else:
             asked = service_pb2.SystemSharedMemoryUnregisterRequest.FromString(call.data)
             if name == "SystemSharedMemoryRegister":
-                self.regions.add(asked.name)  # the first field of both
+                self.regions.add(asked.name)  # `name` is the first field of both
             elif name == "SystemSharedMemoryUnregister":
                 self.regions.discard(asked.name)
             return b""

@@ -1,4 +1,4 @@
-"""What can go wrong with a gRPC call and the HTTP/2 connection below it, and what a client must make of it."""
+"""Faults of gRPC calls and their HTTP/2 connections, with the outcomes that a client must report."""
 
 import asyncio
 import struct
@@ -41,11 +41,11 @@ from tests.torture.http2_wire import GRPC_HEAD, Act, Call, GrpcFault, Http2Wire
 GOOD = (("grpc-status", "0"),)
 PLENTY = 1000  # streams
 DRIPS = 50  # longer than the time limits of requests
-RESETS = (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 255)  # codes, without the one that says refused
+RESETS = (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 255)  # error codes, except for REFUSED_STREAM
 
 
 def _then_answer(*sent: bytes) -> Act:
-    """These bytes, then the usual answer."""
+    """Send these bytes, then the usual answer."""
 
     async def act(wire: Http2Wire, call: Call) -> None:
         wire.send(b"".join(sent))
@@ -83,7 +83,7 @@ async def _half_then_silence(wire: Http2Wire, call: Call) -> None:
 
 
 async def _bytes(wire: Http2Wire, call: Call) -> None:
-    """The reply in packets of few bytes; nothing else may come between them."""
+    """Send the reply in packets of a few bytes, with nothing in between."""
     text = wire.usual(call)
     for at in range(len(text)):
         wire.send(text[at : at + 1])
@@ -101,7 +101,7 @@ def _status(code: str, *more: tuple[str, str]) -> Act:
 
 
 def _refuse(code: str) -> Act:
-    """In the head of the reply, which has nothing else."""
+    """Refuse in the head of the reply, which has no other content."""
 
     async def act(wire: Http2Wire, call: Call) -> None:
         head = () if wire.has_head(call) else GRPC_HEAD
@@ -142,7 +142,7 @@ async def _two_messages(wire: Http2Wire, call: Call) -> None:
 
 
 def _http(status: int, kind: str = "text/html", body: bytes = b"<html>planted</html>") -> Act:
-    """What a proxy says that does not speak gRPC."""
+    """Send the reply of a proxy that does not support gRPC."""
 
     async def act(wire: Http2Wire, call: Call) -> None:
         if wire.has_head(call):
@@ -208,7 +208,7 @@ async def _goaway_above(wire: Http2Wire, call: Call) -> None:
 
 
 async def _goaway_twice(wire: Http2Wire, call: Call) -> None:
-    """As servers do that shut down in good order."""
+    """Send GOAWAY twice, like servers that shut down gracefully."""
     wire.go_away(LARGEST, 0, b"soon")
     await asyncio.sleep(0.002)
     wire.go_away(call.stream, 0, b"now")
@@ -216,7 +216,7 @@ async def _goaway_twice(wire: Http2Wire, call: Call) -> None:
 
 
 async def _goaway_rising(wire: Http2Wire, call: Call) -> None:
-    """The second one breaks the rules, but by then no call is left."""
+    """Send a second GOAWAY that violates the protocol, when no call is left."""
     wire.go_away(0)
     wire.send(goaway(LARGEST))
 
@@ -252,7 +252,7 @@ async def _pings(wire: Http2Wire, call: Call) -> None:
 
 
 def _after_end(*kinds: int) -> Act:
-    """Frames for a stream that has ended."""
+    """Send frames for a stream that has ended."""
 
     async def act(wire: Http2Wire, call: Call) -> None:
         text = wire.usual(call) + (wire.trailers(call, *GOOD) if call.is_stream else b"")
@@ -266,7 +266,7 @@ def _after_end(*kinds: int) -> Act:
 
 
 async def _split_blocks(wire: Http2Wire, call: Call) -> None:
-    """Head and trailers in many frames."""
+    """Split head and trailers into many frames."""
     text = b""
     if not wire.has_head(call):
         wire.head(call)
@@ -304,7 +304,7 @@ async def _padding_too_long(wire: Http2Wire, call: Call) -> None:
 
 
 async def _huffman(wire: Http2Wire, call: Call) -> None:
-    """Blocks as a usual encoder makes them, which keeps no table because the client has none."""
+    """Encode blocks with a standard encoder, without a table because the client has none."""
     encoder = Encoder()
     encoder.header_table_size = 0
     text = b""
@@ -331,7 +331,7 @@ def _interim(count: int) -> Act:
 
 
 def _head_of(*pairs: tuple[str, str]) -> Act:
-    """A wrong head, and the usual rest."""
+    """Send a wrong head, then the usual rest."""
 
     async def act(wire: Http2Wire, call: Call) -> None:
         wire.head(call)
@@ -423,7 +423,7 @@ def _gzip(*, is_right: bool) -> Act:
 
 @cache
 def _bomb(wbits: int) -> bytes:
-    """A message that decompresses to more than is read of any reply of the model."""
+    """Send a message that decompresses to more than the size limit of replies."""
     packer = zlib.compressobj(wbits=wbits)
     return packer.compress(bytes(REPLY_LIMIT + 1)) + packer.flush()
 
@@ -442,7 +442,7 @@ def _packed_bomb(name: str, wbits: int) -> Act:
 
 
 def _flood(count: int) -> Act:
-    """Empty DATA frames around the message."""
+    """Send empty DATA frames around the message."""
 
     async def act(wire: Http2Wire, call: Call) -> None:
         text = wire.head(call) + wire.data(call, b"") * count + wire.data(call, message(call.usual))
@@ -453,7 +453,7 @@ def _flood(count: int) -> Act:
 
 
 async def _drip(wire: Http2Wire, call: Call) -> None:
-    """A byte of the message now and then, until the client gives up."""
+    """Send a byte of the message now and then, until the client gives up."""
     text = wire.head(call) + wire.data(call, struct.pack(">BL", 0, 1 << 20))
     wire.trailers(call)  # nothing can follow on this stream
     for _ in range(DRIPS):
@@ -463,7 +463,7 @@ async def _drip(wire: Http2Wire, call: Call) -> None:
 
 
 async def _large_message(wire: Http2Wire, call: Call) -> None:
-    """In frames of 16 KiB, behind an unknown field of 300 kB."""
+    """Send the message in frames of 16 KiB, after an unknown field of 300 kB."""
     padding = b"\xfa\x7f" + b"\xe0\xa7\x12" + bytes(300_000)  # field 2047, length 300,000
     text = message(call.usual + padding) if not call.is_stream else message(call.usual)
     frames = [wire.data(call, text[at : at + 16384]) for at in range(0, len(text), 16384)]
@@ -531,7 +531,7 @@ FAULTS: tuple[GrpcFault, ...] = (
          "grpc INVALID_ARGUMENT", "malformed"),
     _row("status 17", _status("17"), "grpc UNKNOWN"),
     _row("status of 40 digits", _status("9" * 40), "malformed"),
-    _row("status is no number", _status("good"), "malformed"),
+    _row("status is not a number", _status("good"), "malformed"),
     _row("status is empty", _status(""), "malformed"),
     _row("status after the message", _status_after_message, "grpc UNAVAILABLE"),
     _row("no status", _no_status, "malformed"),
@@ -592,7 +592,7 @@ FAULTS: tuple[GrpcFault, ...] = (
     _row("CONTINUATION alone", _only(frame(CONTINUATION, END_HEADERS, 1, b"")), breaks=True),
     _row("CONTINUATION flood", _only(frame(HEADERS, 0, 1, b""), frame(CONTINUATION, 0, 1, b"") * 200), breaks=True),
     _row("a frame inside a block", _only(frame(HEADERS, 0, 1, b""), frame(PING, 0, 0, b"12345678")), breaks=True),
-    _row("block that is no HPACK", _only(frame(HEADERS, END_HEADERS, 1, b"\xff" * 12)), breaks=True),
+    _row("invalid HPACK block", _only(frame(HEADERS, END_HEADERS, 1, b"\xff" * 12)), breaks=True),
     _row("frame of 2 MB", _only(frame(DATA, 0, 1, bytes(2**21))), breaks=True),
     _row("no frames", _only(b"HTTP/1.1 500 Oops\r\n\r\n"), breaks=True),
     _row("PRIORITY on stream 0", _only(frame(PRIORITY, 0, 0, bytes(5))), breaks=True),
@@ -621,7 +621,7 @@ FAULTS: tuple[GrpcFault, ...] = (
     _row("compression flag 7", _message_of(b"\7\0\0\0\3abc"), "malformed"),
     _row("half a prefix", _message_of(b"\0\0"), "malformed"),
     _row("gzip", _gzip(is_right=True)),
-    _row("gzip that is none", _gzip(is_right=False), "ok", "malformed"),
+    _row("invalid gzip", _gzip(is_right=False), "ok", "malformed"),
     _row("gzip bomb", _packed_bomb("gzip", 31), "ok", "malformed"),
     _row("deflate bomb", _packed_bomb("deflate", 15), "ok", "malformed"),
     _row("flood of empty frames", _flood(10_000)),
@@ -647,7 +647,7 @@ UNARY_FAULTS: tuple[GrpcFault, ...] = (
         "a length of 2 GiB and few bytes", _message_of(struct.pack(">BL", 0, 2**31 - 1) + b"x"), "malformed"
     ),
     _row("interim replies without end", _interim(150), "malformed"),
-    _row("message that is no protobuf", _garbage_message, "ok", "mismatch", "malformed"),
+    _row("message that is not protobuf", _garbage_message, "ok", "mismatch", "malformed"),
     _row("empty message", _message_of(b"\0\0\0\0\0"), "ok", "mismatch"),
 )
 
@@ -665,7 +665,7 @@ async def _error_without_id(wire: Http2Wire, call: Call) -> None:
 
 
 async def _response_of_another(wire: Http2Wire, call: Call) -> None:
-    """Of one on the same stream that had been answered, or given up."""
+    """Send the response of an earlier request on the same stream."""
     earlier = wire.ids.setdefault(call.stream, _id(call))
     if earlier != _id(call):
         wire.send(wire.head(call) + wire.data(call, message(response(earlier))))
@@ -675,7 +675,7 @@ async def _response_of_another(wire: Http2Wire, call: Call) -> None:
 def _strange_id(name: str) -> Act:
     async def act(wire: Http2Wire, call: Call) -> None:
         wire.send(wire.head(call) + wire.data(call, message(response(name))))
-        wire.trailers(call)  # the client gives the stream up
+        wire.trailers(call)  # the client abandons the stream
 
     return act
 
@@ -703,7 +703,7 @@ async def _empty_response(wire: Http2Wire, call: Call) -> None:
 
 
 STREAM_FAULTS: tuple[GrpcFault, ...] = (
-    _row("message that is no protobuf", _garbage_message, "malformed"),
+    _row("message that is not protobuf", _garbage_message, "malformed"),
     _row("error on the stream", _error_response, "grpc UNKNOWN"),
     _row("error without an id", _error_without_id, "grpc UNKNOWN"),
     _row("response of another request", _response_of_another),

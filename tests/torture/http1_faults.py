@@ -1,4 +1,4 @@
-"""What can go wrong with a reply over HTTP/1.1, and what a client must make of it."""
+"""Faults of replies over HTTP/1.1, with the outcomes that a client must report."""
 
 import asyncio
 import zlib
@@ -9,23 +9,23 @@ from typing import Protocol
 
 
 class Wire(Protocol):
-    """The server's end of a connection, as faults use it."""
+    """Interface of faults to the server's end of a connection."""
 
     random: Random
 
     def send(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """Send what is left, then end in good order."""
+        """Send the remaining data, then close cleanly."""
 
     def reset(self) -> None:
-        """End without a farewell: the peer gets RST."""
+        """Close abruptly: the peer gets RST."""
 
     def poison(self, *kinds: str) -> None:
-        """Requests that follow on this connection may end so, too."""
+        """Allow these outcomes for later requests on this connection."""
 
     def excuse(self, *kinds: str) -> None:
-        """Requests that are never seen may end so, too."""
+        """Allow these outcomes for requests that never arrive."""
 
 
 Act = Callable[[Wire, bytes], Awaitable[None]]
@@ -34,17 +34,17 @@ Act = Callable[[Wire, bytes], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kinds` are the outcomes a client may report; none given means the usual one."""
+    """A fault. `kinds` are the outcomes a client may report; empty means the usual one."""
 
     name: str
     act: Act
     kinds: frozenset[str]
     may_repeat: bool = False  # a client may send the request again if the connection has served others before
-    is_mute: bool = False  # needs a time limit of requests
+    is_mute: bool = False  # needs a timeout of requests
 
     @property
     def is_silent(self) -> bool:
-        """The client gets no answer that it understands, and pauses longer each time."""
+        """Whether the client gets no valid answer, so that its pauses become longer."""
         return bool(self.kinds & {"reset", "malformed", "timeout"})
 
 
@@ -102,7 +102,7 @@ async def _close_after(wire: Wire, reply: bytes) -> None:
 
 
 async def _close_later(wire: Wire, reply: bytes) -> None:
-    """The next request may be on its way."""
+    """Close a little later, when the next request may be in flight."""
     wire.send(reply)
     await _pause(wire, 0.003)
     wire.close()
@@ -115,7 +115,7 @@ async def _close_announced(wire: Wire, reply: bytes) -> None:
 
 
 async def _lie_about_close(wire: Wire, reply: bytes) -> None:
-    """Says that it closes, and does not."""
+    """Announce a close without closing."""
     head, body = _head(reply)
     wire.send(head[:-2] + b"Connection: close\r\n\r\n" + body)
 
@@ -129,7 +129,7 @@ async def _delay(wire: Wire, reply: bytes) -> None:
 
 
 async def _drip(wire: Wire, reply: bytes) -> None:
-    """A few bytes at a time."""
+    """Send a few bytes at a time."""
     size = max(1, len(reply) // 12)
     for start in range(0, len(reply), size):
         wire.send(reply[start : start + size])
@@ -137,7 +137,7 @@ async def _drip(wire: Wire, reply: bytes) -> None:
 
 
 async def _bytes(wire: Wire, reply: bytes) -> None:
-    """Byte after byte, each in a packet of its own if the kernel pleases."""
+    """Send byte by byte, each in its own packet if the kernel does so."""
     for at in range(min(len(reply), 200)):
         wire.send(reply[at : at + 1])
         if at % 16 == 0:
@@ -157,7 +157,7 @@ async def _half_then_silence(wire: Wire, reply: bytes) -> None:
 
 
 def _sized(reply: bytes, length: bytes, *more: bytes) -> bytes:
-    """The reply with another Content-Length."""
+    """Return the reply with another Content-Length."""
     head, _ = _head(reply)
     lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(FRAMING)]
     return b"\r\n".join([*lines, b"Content-Length: " + length, *more]) + b"\r\n\r\n" + _whole(reply)
@@ -167,7 +167,7 @@ FRAMING = (b"content-length", b"transfer-encoding")
 
 
 def _whole(reply: bytes) -> bytes:
-    """The body without chunks."""
+    """Return the body without chunks."""
     head, body = _head(reply)
     if b"chunked" not in head.lower():
         return body
@@ -203,7 +203,7 @@ async def _too_long(wire: Wire, reply: bytes) -> None:
 
 
 async def _too_short(wire: Wire, reply: bytes) -> None:
-    """More comes than was announced, at once or a little later: then it hits the next request."""
+    """Send more than announced, at once or a little later, when it affects the next request."""
     surplus = b"surplus bytes"
     length = b"%d" % len(_whole(reply))
     wire.poison("malformed", "reset")
@@ -225,7 +225,7 @@ async def _chunked_well(wire: Wire, reply: bytes) -> None:
 
 
 async def _chunk_extensions(wire: Wire, reply: bytes) -> None:
-    """Each byte a chunk, behind an extension."""
+    """Send each byte as a chunk with an extension."""
     parts = [b"1;%s\r\n%c\r\n" % (b"e" * wire.random.randrange(0, 300), byte) for byte in _whole(reply)]
     wire.send(_chunked(reply, *parts, b"0\r\n\r\n"))
 
@@ -245,7 +245,7 @@ async def _length_is_huge(wire: Wire, reply: bytes) -> None:
 
 
 async def _endless_drip(wire: Wire, reply: bytes) -> None:
-    """A byte of the body now and then, until the client gives up."""
+    """Send a byte of the body now and then, until the client gives up."""
     wire.send(_head(_sized(reply, b"1000000"))[0])
     for _ in range(50):
         wire.send(b" ")
@@ -253,7 +253,7 @@ async def _endless_drip(wire: Wire, reply: bytes) -> None:
 
 
 async def _tiny_chunks(wire: Wire, reply: bytes) -> None:
-    """As many as the client takes, without end."""
+    """Send tiny chunks endlessly."""
     wire.send(_chunked(reply))
     for _ in range(50):
         wire.send(b"1\r\n \r\n" * 10_000)
@@ -261,14 +261,14 @@ async def _tiny_chunks(wire: Wire, reply: bytes) -> None:
 
 
 async def _packed_bomb(wire: Wire, reply: bytes) -> None:
-    """A body that nobody asked to compress, and that nobody may decompress."""
+    """Send a compressed body that the client did not ask for and must not decompress."""
     body = zlib.compress(bytes(20_000_000))
     wire.send(
         b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     )
 
 
-async def _chunk_size_is_no_number(wire: Wire, reply: bytes) -> None:
+async def _chunk_size_is_not_a_number(wire: Wire, reply: bytes) -> None:
     wire.send(_chunked(reply, *_chunks(wire, _whole(reply)), b"zz\r\n"))
 
 
@@ -295,7 +295,7 @@ async def _two_lengths(wire: Wire, reply: bytes) -> None:
     wire.send(_sized(reply, b"%d" % len(_whole(reply)), b"Content-Length: 3"))
 
 
-async def _length_is_no_number(wire: Wire, reply: bytes) -> None:
+async def _length_is_not_a_number(wire: Wire, reply: bytes) -> None:
     wire.send(_sized(reply, wire.random.choice((b"-4", b"many", b"1e3", b"9" * 40, b"", b"0x10"))))
 
 
@@ -434,13 +434,13 @@ FAULTS: tuple[Fault, ...] = (
     _row("flood of tiny chunks", _tiny_chunks, "timeout", "malformed", is_mute=True),
     _row("compressed bomb", _packed_bomb, "ok", "malformed"),
     _row("interim replies without end", _interim(150), "malformed"),
-    _row("chunk size is no number", _chunk_size_is_no_number, "malformed"),
+    _row("chunk size is not a number", _chunk_size_is_not_a_number, "malformed"),
     _row("chunk longer than it says", _chunk_too_long, "malformed"),
     _row("chunk of 2^68 bytes", _chunk_is_huge, "malformed"),
     _row("chunks end early", _chunks_end_early, "reset"),
     _row("chunked with a length", _chunked_and_sized),
     _row("two content-lengths", _two_lengths, "malformed"),
-    _row("content-length is no number", _length_is_no_number, "malformed"),
+    _row("content-length is not a number", _length_is_not_a_number, "malformed"),
     _row("HTTP/1.0", _old_version),
     _row("reply until close", _until_close),
     _row("one interim reply", _interim(1)),
@@ -456,7 +456,7 @@ FAULTS: tuple[Fault, ...] = (
     _row("bare newlines", _bare_newlines),
     _row("folded header", _folded_header),
     *(_row(f"status {code}", _status(code), f"http {code}") for code in STATUSES),
-    _row("status 204", _status(204, b""), "ok", "malformed"),  # there may have to be a document
+    _row("status 204", _status(204, b""), "ok", "malformed"),  # a call may require a document
     _row("status 304", _status(304, b""), "http 304"),
     _row("status 500 with markup", _status(500, MARKUP), "http 500"),
     _row("status 503 without a body", _status(503, b""), "http 503"),
@@ -481,7 +481,7 @@ async def _greet_with_garbage(wire: Wire) -> None:
 
 
 async def _greet_with_reply(wire: Wire) -> None:
-    """An answer to nothing, as of a server that is overloaded."""
+    """Send an unsolicited answer, like an overloaded server."""
     wire.excuse("http 503")
     wire.send(status_reply(503).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
     wire.close()

@@ -1,4 +1,4 @@
-"""The server's end of a connection over HTTP/1.1: requests are read in order, and answered by the backend."""
+"""The server's end of an HTTP/1.1 connection: it reads requests in order, and the backend answers them."""
 
 import asyncio
 import socket
@@ -25,12 +25,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a backend does with a request; a call that is no inference has no step."""
+    """Answer of a backend to a request; a control call has no step."""
 
     reply: bytes
     fault: Fault | None = None
     step: int | None = None
-    call: str = ""  # of the control calls
+    call: str = ""  # name of the control call
 
 
 Decide = Callable[[Request], Answer]
@@ -77,8 +77,8 @@ class Http1Wire(asyncio.Protocol):
         self._log.unseen |= set(kinds)
 
     def leave(self) -> None:
-        """The run is over."""
-        if self._transport is not None and not self._is_lost:  # asyncio cannot abort what it has closed
+        """End the connection after the run."""
+        if self._transport is not None and not self._is_lost:  # asyncio cannot abort a closed transport
             self._is_over = True
             self._transport.abort()
 
@@ -135,7 +135,7 @@ class Http1Wire(asyncio.Protocol):
         if entry is not None:
             entry.is_answered = True
         if fault.is_mute:
-            return  # what the client sends now, if it does, is part of its mistake
+            return  # ignore anything that the client still sends
         self._served += 1
         self._is_busy = False
         self._advance()
@@ -156,7 +156,7 @@ class Http1Wire(asyncio.Protocol):
         body = bytes(self._buffer[end + 4 : stop])
         del self._buffer[:stop]
         words = head.split(b"\r\n", 1)[0].split(b" ")
-        if words[0] == b"PRI":  # asks whether this is a server of gRPC
+        if words[0] == b"PRI":  # probes whether this is a gRPC server
             self.close()
             return None
         if len(words) != 3:

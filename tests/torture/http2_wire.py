@@ -1,4 +1,4 @@
-"""The server's end of a connection over HTTP/2, for gRPC: calls are read, and answered by the backend."""
+"""The server's end of an HTTP/2 connection for gRPC: it reads calls, and the backend answers them."""
 
 import asyncio
 import socket
@@ -41,18 +41,18 @@ from tests.torture.log import Log, Seen
 
 GRPC_HEAD = ((":status", "200"), ("content-type", "application/grpc"))
 PREFIX = 5
-STREAM_ENDS = {"malformed", "reset"}  # of requests on a stream that ends for the sake of another one
+STREAM_ENDS = {"malformed", "reset"}  # outcomes of requests on a stream that ends because of another request
 STATUSES = {f"grpc {name}" for name in GRPC_CODES if name != "OK"}
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A message of a client and its stream."""
+    """A message from a client, and its stream."""
 
     stream: int
     path: str
     data: bytes
-    is_stream: bool  # the call goes on after the answer
+    is_stream: bool  # the call continues after the answer
     usual: bytes = b""  # the message that answers it
     entry: Seen | None = None
 
@@ -66,9 +66,9 @@ Act = Callable[["Http2Wire", Call], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class GrpcFault:
-    """`kinds` are the outcomes a client may report for the call, none the usual one.
+    """A fault. `kinds` are the outcomes a client may report for the call; empty means the usual one.
 
-    A fault that `breaks` the connection makes calls on it that wait malformed, one that `loses` it makes them lost.
+    If it `breaks` the connection, waiting calls on it are malformed; if it `loses` the connection, they are lost.
     """
 
     name: str
@@ -81,13 +81,13 @@ class GrpcFault:
 
     @property
     def is_silent(self) -> bool:
-        """The client gets no answer that it understands, and pauses longer each time."""
+        """Whether the client gets no valid answer, so that its pauses become longer."""
         return self.breaks or self.loses or bool(self.kinds & {"reset", "malformed", "timeout"})
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcAnswer:
-    """What a backend does with a call; one that is no inference has no step."""
+    """Answer of a backend to a call; a control call has no step."""
 
     usual: bytes
     fault: GrpcFault | None = None
@@ -102,7 +102,7 @@ Decide = Callable[[Call], GrpcAnswer]
 class _Stream:
     path: str = ""
     body: bytearray = field(default_factory=bytearray)
-    has_head: bool = False  # of its reply
+    has_head: bool = False  # whether the head of its reply was sent
     is_over: bool = False
 
 
@@ -118,7 +118,7 @@ class Http2Wire(asyncio.Protocol):
     ) -> None:
         self.random = random
         self.log = log
-        self.ids: dict[int, str] = {}  # of a request on each stream that had one
+        self.ids: dict[int, str] = {}  # id of the last request on each stream
         self.last = LARGEST  # calls on streams above it are not served
         self._decide = decide
         self._greet = greet
@@ -131,17 +131,17 @@ class Http2Wire(asyncio.Protocol):
         self._block_flags = 0
         self._streams: dict[int, _Stream] = {}
         self._waiting: dict[Seen, int] = {}  # calls without an answer, and their streams
-        self._recent: deque[Seen] = deque(maxlen=64)  # answered last
+        self._recent: deque[Seen] = deque(maxlen=64)  # the most recently answered calls
         self._is_over = False
         self._is_greeted = False
-        self._early = b""  # what waits for the greeting
-        self._fate: tuple[str, ...] = ()  # of every call that comes from now on
+        self._early = b""  # data to send after the greeting
+        self._fate: tuple[str, ...] = ()  # outcomes of every later call
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what faults do
 
     def greeting(self, data: bytes) -> None:
-        """Our settings, before which nothing else may be sent."""
+        """Send our settings, which must come first."""
         self._is_greeted = True
         self.send(data + self._early)
 
@@ -164,13 +164,13 @@ class Http2Wire(asyncio.Protocol):
         self._transport.abort()
 
     def lose(self) -> None:
-        """Calls that wait have no answer; a RST also takes back what the client has not read yet."""
+        """Waiting calls get no answer; a RST also discards data that the client has not read yet."""
         for entry in self._recent:
             entry.allowed.add("reset")
         self._doom("reset")
 
     def ruin(self) -> None:
-        """What was sent breaks the rules of the connection: every call that waits is malformed."""
+        """A protocol violation was sent: every waiting call is malformed."""
         self.log.unseen.add("malformed")
         self._doom("malformed")
 
@@ -181,7 +181,7 @@ class Http2Wire(asyncio.Protocol):
         self._waiting.clear()
 
     def go_away(self, last: int, code: int = 0, text: bytes = b"") -> None:
-        """Calls above this stream are not served: the client may make them again."""
+        """Send GOAWAY: calls above this stream are not served, and the client may repeat them."""
         self.last = min(self.last, last)
         self.send(goaway(self.last, code, text))
         for entry, stream in list(self._waiting.items()):
@@ -194,7 +194,7 @@ class Http2Wire(asyncio.Protocol):
         return self._streams[call.stream].has_head
 
     def head(self, call: Call, *more: tuple[str, str]) -> bytes:
-        """The head of the reply, unless it was sent before."""
+        """Send the head of the reply, unless it was sent before."""
         stream = self._streams[call.stream]
         if stream.has_head:
             return b""
@@ -205,12 +205,12 @@ class Http2Wire(asyncio.Protocol):
         return frame(DATA, flags, call.stream, payload)
 
     def trailers(self, call: Call, *pairs: tuple[str, str]) -> bytes:
-        """The end of the reply."""
+        """Send the end of the reply."""
         self._streams[call.stream].is_over = True
         return frame(HEADERS, END_HEADERS | END_STREAM, call.stream, block(*pairs))
 
     def usual(self, call: Call) -> bytes:
-        """The whole usual reply, or on a stream that goes on the usual message."""
+        """Send the whole usual reply, or the usual message on a stream that continues."""
         text = self.head(call) + self.data(call, message(call.usual))
         return text if call.is_stream else text + self.trailers(call, ("grpc-status", "0"))
 
@@ -221,14 +221,14 @@ class Http2Wire(asyncio.Protocol):
         self.answered(call)
 
     def answered(self, call: Call) -> None:
-        """Nothing that happens later changes how the call ends."""
+        """Mark the call as answered: later events do not change its outcome."""
         if call.entry is not None and not self._is_over:
             call.entry.is_answered = True
             self._recent.append(call.entry)
             self._waiting.pop(call.entry, None)
 
     def leave(self) -> None:
-        """The run is over."""
+        """End the connection after the run."""
         if self._transport is not None:
             self._is_over = True
             self._transport.abort()
@@ -260,7 +260,7 @@ class Http2Wire(asyncio.Protocol):
             if len(self._buffer) < len(PREFACE):
                 return
             if not self._buffer.startswith(PREFACE):
-                if not self._buffer.startswith(b"GET "):  # which asks what kind of server this is
+                if not self._buffer.startswith(b"GET "):  # a probe for the kind of server
                     self.log.misuse.append(f"preface {bytes(self._buffer[:24])!r}")
                 self.close()
                 return
@@ -311,7 +311,7 @@ class Http2Wire(asyncio.Protocol):
             self._take(stream, is_last=True)
 
     def _take(self, number: int, *, is_last: bool) -> None:
-        """Messages that are whole."""
+        """Take the complete messages of a stream."""
         stream = self._streams[number]
         is_stream = stream.path.endswith("/ModelStreamInfer")
         while len(stream.body) >= PREFIX:
@@ -325,7 +325,7 @@ class Http2Wire(asyncio.Protocol):
             self._start(self._finish(number, stream))
 
     async def _finish(self, number: int, stream: _Stream) -> None:
-        """The client has no more requests on this stream: it ends when all are answered."""
+        """The client sends no more requests on this stream: end it when all are answered."""
         while number in self._waiting.values():
             await asyncio.sleep(0.001)
         if stream.is_over:
@@ -358,7 +358,9 @@ class Http2Wire(asyncio.Protocol):
             self.log.add(answer.step, "", STREAM_ENDS | STATUSES | {"timeout"}, may_repeat=True)
 
     def _note(self, call: Call, step: int, fault: GrpcFault | None) -> Seen:
-        if call.stream > self.last:  # also where the connection has broken since: the client read that first
+        if (
+            call.stream > self.last
+        ):  # also if the connection has broken since: the client read the refusal first
             return self.log.add(step, "", {"reset"}, may_repeat=True)
         if self._fate:
             return self.log.add(step, "", set(self._fate))
@@ -370,10 +372,10 @@ class Http2Wire(asyncio.Protocol):
 
     async def _play(self, fault: GrpcFault, call: Call) -> None:
         if call.stream > self.last or self._fate or self._is_over or self._streams[call.stream].is_over:
-            return  # something else has happened to it meanwhile
+            return  # another event has ended it in the meantime
         entry = call.entry
         if entry is not None and (fault.kinds or fault.breaks or fault.loses) and not fault.is_mute:
-            self._waiting.pop(entry, None)  # what the fault does to its own call is known
+            self._waiting.pop(entry, None)  # the fault determines the outcome of its own call
         if fault.breaks:
             await fault.act(self, call)
             self.ruin()
@@ -387,7 +389,7 @@ class Http2Wire(asyncio.Protocol):
             self._end_others(call.stream, fault)
 
     def _end_others(self, stream: int, fault: GrpcFault) -> None:
-        """The end of a stream is the end of all requests on it; one that the client had not sent yet fails unseen."""
+        """End all requests on the stream; a request that the client had not sent yet fails without being received."""
         kinds = fault.kinds | STREAM_ENDS
         self.log.unseen |= kinds
         for entry, number in list(self._waiting.items()):
@@ -399,5 +401,5 @@ class Http2Wire(asyncio.Protocol):
 
 
 def _path(decoder: Decoder, raw: bytes) -> str:
-    """The path in a block of headers."""
+    """Return the path in a header block."""
     return next((str(value) for name, value in decoder.decode(raw) if str(name) == ":path"), "")

@@ -1,4 +1,4 @@
-"""What the fault server saw, and how each request may end for the client."""
+"""Log of the fault server: the requests it received, and the outcomes the client may report for them."""
 
 from dataclasses import dataclass, field
 
@@ -8,30 +8,30 @@ UNSEEN = frozenset({"connect", "reset", "timeout", "cancelled", "tls"})
 
 @dataclass(slots=True, eq=False)
 class Seen:
-    """One request that came whole. `allowed` are the outcomes that a result may state for it."""
+    """One complete request. `allowed` are the outcomes that a result may report for it."""
 
     number: int
-    step: int  # of the data, which the request carries; -1 where it cannot be told
+    step: int  # step of the data in the request; -1 if unknown
     fault: str  # what was played; empty for the usual answer
     allowed: set[str]
-    may_repeat: bool = False  # the client may send it again, and then it has no outcome of its own
-    is_answered: bool = False  # the last byte of its answer was handed over
+    may_repeat: bool = False  # the client may send it again, and then it has no outcome
+    is_answered: bool = False  # the last byte of its answer was sent
 
     def ends(self, *kinds: str) -> None:
-        """From now on only these outcomes are right, unless it has been answered."""
+        """Allow only these outcomes from now on, unless it has been answered."""
         if not self.is_answered:
             self.allowed = set(kinds)
 
 
 @dataclass(slots=True)
 class Log:
-    """Of one run."""
+    """Log of one run."""
 
     seen: list[Seen] = field(default_factory=list)
     unseen: set[str] = field(default_factory=lambda: set(UNSEEN))
     controls: list[tuple[str, str]] = field(default_factory=list)  # (call, fault)
     faults: dict[str, int] = field(default_factory=dict)  # how often each was played
-    misuse: list[str] = field(default_factory=list)  # what the client must not do
+    misuse: list[str] = field(default_factory=list)  # protocol violations of the client
 
     def add(self, step: int, fault: str, allowed: set[str], *, may_repeat: bool = False) -> Seen:
         entry = Seen(len(self.seen), step, fault, set(allowed), may_repeat)

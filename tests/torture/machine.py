@@ -1,4 +1,4 @@
-"""What the machine, its user and its administrator do to a run: limits, full disks, signals, killed processes."""
+"""Troubles outside the server: resource limits, full disks, signals, killed processes."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that happens when so many requests were seen, or after so many seconds, whichever is first."""
+    """An event that happens after a number of requests or seconds, whichever comes first."""
 
     name: str
     requests: int = 0
@@ -27,10 +27,10 @@ class Trouble:
     to_group: bool = False
     to_workers: bool = False
     limits: Mapping[int, int] = field(default_factory=dict)  # by resource
-    memory_bytes: int = 0  # that it may have beyond what it starts with; 0 is plenty
-    stdout: str = ""  # where the report goes, if not into a file that can hold it
-    disk_bytes: int = 0  # of the folder the run writes to; 0 is plenty
-    refuses_s: float = 0.0  # for so long nobody listens
+    memory_bytes: int = 0  # allowed beyond the memory at the start; 0 means unlimited
+    stdout: str = ""  # destination of the report, if not a regular file
+    disk_bytes: int = 0  # size of the output folder; 0 means unlimited
+    refuses_s: float = 0.0  # seconds without a listener
 
     @property
     def kills_worker(self) -> bool:
@@ -42,17 +42,17 @@ class Trouble:
 
     @property
     def is_interrupting(self) -> bool:
-        """The user wants the run to end."""
+        """Whether the user ends the run."""
         return not self.to_workers and bool({signal.SIGINT, signal.SIGTERM} & set(self.signals))
 
     @property
     def is_shortage(self) -> bool:
-        """The run may be unable to do its work, and then says so."""
+        """Whether the run may lack resources, and then says so."""
         return bool(self.limits or self.memory_bytes or self.disk_bytes or self.stdout)
 
 
 def draw_trouble(random: Random) -> Trouble:
-    """Any of them, at any moment."""
+    """Draw any trouble at any moment."""
     requests = random.choice((0, 1, 5, 20, 60))
     seconds = random.choice((0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5))
     if requests and random.random() < 0.7:
@@ -96,7 +96,7 @@ _SHARES = (30, 10, 5, 5, 8, 10, 8, 6, 8, 4, 6)
 
 
 async def happen(trouble: Trouble, group: int, log: Log, server: FaultServer) -> None:
-    """Wait for the moment, then do it to the processes of this group."""
+    """Wait for the moment, then apply the trouble to the processes of this group."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + trouble.seconds
     while loop.time() < deadline and not (trouble.requests and len(log.seen) >= trouble.requests):
@@ -127,7 +127,7 @@ def _send(number: int, trouble: Trouble, group: int) -> None:
 
 
 def workers(group: int) -> list[int]:
-    """Processes of a group without its first one."""
+    """Processes of a group except for its leader."""
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal() or int(entry.name) == group:
@@ -140,7 +140,7 @@ def workers(group: int) -> list[int]:
 
 
 def limit_memory(pid: int, more_bytes: int) -> None:
-    """What a process may have beyond what it has."""
+    """Limit the memory of a process to its current size plus this."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
     size = pages * resource.getpagesize() + more_bytes
     with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Requests that were seen against the counts of a result: which have no counterpart."""
+"""Match received requests with the counts of a result, and find those without a counterpart."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -12,17 +12,17 @@ Placed = tuple[Seen, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """What is left over."""
+    """Requests and counts without a counterpart."""
 
-    lost: list[Seen]  # seen, and in no count
-    invented: Counter[str]  # counted, and never seen
+    lost: list[Seen]  # received, but in no count
+    invented: Counter[str]  # counted, but never received
     repeated: int  # in no count because the client sent them again
 
 
 def match(rows: Sequence[Placed], counted: Counter[str], optional: Collection[str]) -> Unmatched:
-    """As many pairs as there can be.
+    """Find a maximum matching.
 
-    Those that the client may have sent again come last: they need no count. Nor need `optional` counts a request.
+    Requests that the client may have sent again come last, since they need no count; `optional` counts need no request.
     """
     taken: dict[str, list[Placed]] = {kind: [] for kind in counted}
     without = [
@@ -39,7 +39,7 @@ def match(rows: Sequence[Placed], counted: Counter[str], optional: Collection[st
 
 
 def _place(row: Placed, taken: dict[str, list[Placed]], room: Counter[str], tried: set[str]) -> bool:
-    """Whether the request finds a count, where need be by moving others."""
+    """Whether a count can be found for the request, if necessary by moving others."""
     for kind in sorted(row[1] & taken.keys()):
         if kind in tried:
             continue
@@ -55,7 +55,7 @@ def _place(row: Placed, taken: dict[str, list[Placed]], room: Counter[str], trie
 
 
 def _fill(kind: str, taken: dict[str, list[Placed]], optional: Collection[str], tried: set[str]) -> bool:
-    """Whether a request can be moved here from a count that needs none, where need be over others."""
+    """Whether a request can be moved here from an optional count, if necessary by moving others."""
     for source in sorted(taken.keys() - tried):
         movable = [number for number, row in enumerate(taken[source]) if kind in row[1]]
         if not movable:

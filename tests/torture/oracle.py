@@ -1,4 +1,4 @@
-"""What must hold after any run, whatever happened to it."""
+"""Invariants that must hold after any run."""
 
 import json
 import re
@@ -19,26 +19,26 @@ from tests.torture.matching import match
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
 FAILED_ALTOGETHER = ("server gone", "gave its last good answer", "no request finished", "no answer")
 USAGE, INCONCLUSIVE, LOCAL, INTERRUPTED = 2, 5, 70, 130
-# A look whether the server needs TLS, as one that sends an alert may.
+# A probe whether the server needs TLS, caused by an alert.
 CLIENT_HELLO = ("preface b'\\x16\\x03", 'preface b"\\x16\\x03')
-LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
+LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account without single outcomes
 PEER = {"inferometer": 3, "perf_analyzer": 99}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a run."""
+    """A finished run."""
 
-    code: int | None  # None when it had to be killed
+    code: int | None  # None if it had to be killed
     took_s: float
     stdout: str
     stderr: str
     folder: Path
-    left: list[str]  # what it has not cleaned up
+    left: list[str]  # resources that it left behind
 
 
 def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
-    """Everything that is wrong; nothing when all is well."""
+    """Everything that is wrong with a run; empty if nothing is."""
     if ended.code is None:
         return [f"still running after {ended.took_s:.0f} s"]
     has_alert = any(row.fault == "connect: TLS alert" for row in case.faults)
@@ -54,7 +54,7 @@ def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
     except InferometerError as error:
         return [*found, f"the result cannot be read again: {error}"]
     if case.trouble is not None and (case.trouble.kills_command or case.trouble.is_shortage):
-        return found  # what was written may be of an earlier level
+        return found  # the file may be from an earlier level
     return found + _figures(case, log, result, ended.folder)
 
 
@@ -73,20 +73,20 @@ def _shell(case: Case, ended: Ended) -> list[str]:
 
 
 def _is_well(case: Case, ended: Ended) -> bool:
-    """The server answers whatever it is asked about itself, was not taken for gone, and answered in the time given."""
+    """Whether the server answered all control calls, was not considered gone, and answered in time."""
     is_there = case.trouble is None or not case.trouble.refuses_s
     said = " ".join(ended.stdout.split() + ended.stderr.split())
     return is_there and not case.has_control_faults and not any(text in said for text in FAILED_ALTOGETHER)
 
 
 def _codes(case: Case) -> set[int]:
-    """With which a run may end."""
+    """Exit codes that a run may have."""
     codes = set(CODES[case.command])
     if case.command == "inferometer" and "--slo" in case.words:
         codes |= {INCONCLUSIVE}
     trouble = case.trouble
     if case.has_control_faults:
-        codes |= {USAGE}  # the data do not fit the model as it was described
+        codes |= {USAGE}  # the data does not match the model's description
     if trouble is None:
         return codes
     if trouble.is_shortage or trouble.kills_worker:
@@ -95,7 +95,7 @@ def _codes(case: Case) -> set[int]:
         codes |= {
             INTERRUPTED,
             *(-number for number in trouble.signals),
-        }  # before the load, signals do as they always do
+        }  # before the load, signals have their default effect
     if trouble.kills_command:
         codes |= {-signal.SIGKILL}
     return codes
@@ -120,17 +120,17 @@ def _figures(case: Case, log: Log, result: Result, folder: Path) -> list[str]:
 
 
 def _is_disturbed(case: Case) -> bool:
-    """Somebody ended the run, or a part of it, before its time."""
+    """Whether the run, or a part of it, was ended early."""
     return case.trouble is not None and (case.trouble.is_interrupting or case.trouble.kills_worker)
 
 
 def _accounted(case: Case, log: Log, result: Result, reported: Counter[str]) -> list[str]:
-    """Every request that was seen is in one count, and no other is."""
+    """Check that every received request is in exactly one count, and nothing else is counted."""
     account = result.account
     if account is None:
         return [] if _is_disturbed(case) else ["a result without an account of its requests"]
     if case.trouble is not None and case.trouble.kills_worker:
-        return []  # those it carried are nobody's
+        return []  # its requests in flight are in no count
     found = []
     if not account.is_complete:
         found.append(f"the account does not add up: {account}")
@@ -144,27 +144,31 @@ def _accounted(case: Case, log: Log, result: Result, reported: Counter[str]) -> 
         rows = [
             f"#{row.number} step {row.step} {row.fault or 'usual'} {sorted(row.allowed)}" for row in left.lost
         ]
-        found.append(f"seen and in no count: {len(rows)}: {rows[:5]}; counted {dict(counted)}, {account}")
+        found.append(
+            f"received, but in no count: {len(rows)}: {rows[:5]}; counted {dict(counted)}, {account}"
+        )
     if left.invented:
-        found.append(f"counted and never seen: {dict(left.invented)}; counted {dict(counted)}, {account}")
+        found.append(
+            f"counted, but never received: {dict(left.invented)}; counted {dict(counted)}, {account}"
+        )
     if left.repeated > account.resent:
         found.append(f"sent again {left.repeated} times, and {account.resent} by its own account")
     return found
 
 
 def _outcomes_of(case: Case, row: Seen) -> set[str]:
-    """A short limit may be over before a busy machine has answered."""
+    """Outcomes of a request; a short timeout may expire before a busy machine answers."""
     return row.allowed | {"timeout"} if case.has_timeout else row.allowed
 
 
 def _counts_of(case: Case, row: Seen) -> set[str]:
-    """In which counts a request may be; of those that were left out it is only known whether they failed."""
+    """Counts that a request may be in; for those left out, only failure or success is known."""
     allowed = _outcomes_of(case, row)
     return allowed | {CUT_OFF} | ({LEFT_OUT} if allowed - {"ok"} else set())
 
 
 def outcomes(result: Result) -> Counter[str]:
-    """How many requests of all levels ended in which way."""
+    """Number of requests of all levels by outcome."""
     found: Counter[str] = Counter()
     for level in result.levels:
         measurement = level.measurement
@@ -189,7 +193,7 @@ def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> lis
         return []
     found = []
     kinds = Counter(kind for _, kind in rows)
-    is_whole = case.trouble is None or not case.trouble.kills_worker  # else some were not written yet
+    is_whole = case.trouble is None or not case.trouble.kills_worker  # otherwise some were not written yet
     if case.is_whole and is_whole and kinds != reported:
         found.append(f"exported {dict(kinds)}, reported {dict(reported)}")
     by_step: dict[int, Counter[str]] = defaultdict(Counter)
@@ -202,7 +206,7 @@ def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> lis
             [(row, _outcomes_of(case, row)) for row in log.seen if row.step == step], kinds, log.unseen
         )
         if left.invented:
-            found.append(f"step {step}: exported and never seen: {dict(left.invented)}")
+            found.append(f"step {step}: exported, but never received: {dict(left.invented)}")
     return found
 
 

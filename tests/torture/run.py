@@ -1,4 +1,4 @@
-"""One run: the fault server, the command as a process, and the oracle's word on both."""
+"""One run: the fault server, the command as a process, and the oracle's verdict."""
 
 import asyncio
 import logging
@@ -36,12 +36,12 @@ from tests.torture.oracle import Ended, complaints
 from tests.torture.server import Choice, FaultServer
 
 SHARED_MEMORY = Path("/dev/shm")
-GONE_S = 5.0  # processes of a run that is over may take so long to end
+GONE_S = 5.0  # time for the processes of a finished run to exit
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Of one run."""
+    """Report of one run."""
 
     number: int
     complaints: list[str]
@@ -55,8 +55,8 @@ class Report:
 
 
 def run(seed: int, number: int, address: str, *, keep: Path | None = None) -> Report:
-    """The case of this number, with processes out of the fork server at this address."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients that go away are no news here
+    """Run the case with this number, with processes from the fork server at this address."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # disconnecting clients are normal here
     case = draw(seed, number)
     folder = Path(tempfile.mkdtemp(prefix="torture-")) if keep is None else keep
     try:
@@ -100,16 +100,16 @@ def _backend(case: Case) -> Backend[Request]:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a command runs in."""
+    """Environment of a command."""
 
     fork_server: str
     log: Log
     server: FaultServer
-    regions: set[str]  # of shared memory that are registered with the server
+    regions: set[str]  # shared memory regions registered with the server
 
 
 async def _command(case: Case, words: list[str], folder: Path, around: Around) -> Ended:
-    """Runs the command in a folder of its own, with a place for temporary files beside it."""
+    """Run the command in its own folder, with a separate folder for temporary files."""
     work, scratch = folder / "work", folder / "scratch"
     work.mkdir(parents=True, exist_ok=True)
     scratch.mkdir(exist_ok=True)
@@ -119,10 +119,10 @@ async def _command(case: Case, words: list[str], folder: Path, around: Around) -
 
 @contextmanager
 def _disk(work: Path, trouble: Trouble | None, files: Mapping[str, str]) -> Iterator[None]:
-    """A folder with the files of the run and, if the disk is to be full, little room beside them."""
+    """A folder with the files of the run, with little free space if the disk should be full."""
     is_small = (
         trouble is not None and trouble.disk_bytes > 0 and os.geteuid() == 0
-    )  # who else may not mount it
+    )  # without privileges it cannot be mounted
     if trouble is not None and is_small:
         size = sum(-(-len(text) // 4096) * 4096 for text in files.values()) + trouble.disk_bytes
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", work], check=True)
@@ -167,7 +167,7 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
 
 
 async def _end(process: ForkedProcess, limit_s: float) -> int | None:
-    """The exit code; a command that takes too long is killed."""
+    """Return the exit code; kill a command that takes too long."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
     loop.add_reader(process.fileno(), lambda: None if over.done() else over.set_result(None))
@@ -185,7 +185,7 @@ async def _end(process: ForkedProcess, limit_s: float) -> int | None:
 
 
 async def _left(case: Case, group: int, work: Path, scratch: Path) -> list[str]:
-    """What is still there though the command is over."""
+    """Resources that the finished command left behind."""
     left = []
     deadline = time.monotonic() + GONE_S
     while _is_alive(group):
@@ -197,16 +197,16 @@ async def _left(case: Case, group: int, work: Path, scratch: Path) -> list[str]:
     left += [f"left behind: the temporary file {path.name}" for path in scratch.iterdir()]
     expected = {*case.files, *case.made}
     if case.trouble is not None and case.trouble.kills_command:
-        expected |= {path.name for path in work.iterdir() if path.name.startswith(".")}  # half written
+        expected |= {path.name for path in work.iterdir() if path.name.startswith(".")}  # unfinished files
     left += [f"left behind: the file {path.name}" for path in work.iterdir() if path.name not in expected]
     return left
 
 
 async def _registered(regions: set[str]) -> list[str]:
-    """Shared memory that the server was not told to forget, or that is still there."""
+    """Shared memory that is still registered with the server or still exists."""
     deadline = time.monotonic() + GONE_S
     while regions and time.monotonic() < deadline:
-        await asyncio.sleep(0.01)  # a guard does what a killed run cannot
+        await asyncio.sleep(0.01)  # a guard process cleans up after a killed run
     files = SHARED_MEMORY.glob("inferometer_run_*") if regions else ()
     left = [f"left behind: shared memory {path.name}" for path in files if path.name in regions]
     return left + [f"left behind: the registration of {name}" for name in sorted(regions)]

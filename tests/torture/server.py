@@ -1,4 +1,4 @@
-"""The fault server: plays the faults of a case on one port, and logs every request it has seen whole."""
+"""The fault server: plays the faults of a case on one port, and logs every complete request."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from tests.torture.http1_wire import Answer, Http1Wire, Request
 from tests.torture.http2_wire import Call, GrpcAnswer, GrpcFault, Http2Wire
 from tests.torture.log import Log
 
-CONNECT = "connect"  # what a fault of a whole connection is planned for
+CONNECT = "connect"  # the call name for faults of whole connections
 AnyFault = Fault | GrpcFault
 Asked = TypeVar("Asked", Request, Call)
 Reply = TypeVar("Reply", Answer, GrpcAnswer)
@@ -23,7 +23,7 @@ Reply = TypeVar("Reply", Answer, GrpcAnswer)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A fault that is played for a share of the requests from `first` up to `last`, of those calls or of inferences."""
+    """A fault for a share of the requests from `first` to `last`, counted over these calls or over inferences."""
 
     fault: str
     share: float = 1.0
@@ -33,7 +33,7 @@ class Planned:
 
 
 class Choice:
-    """Which fault a request meets."""
+    """Choice of the fault for each request."""
 
     def __init__(self, planned: tuple[Planned, ...], faults: Mapping[str, AnyFault], random: Random) -> None:
         self._planned = [(row, faults.get(row.fault)) for row in planned]
@@ -41,12 +41,12 @@ class Choice:
         self._counts: dict[str, int] = {}
 
     def of(self, call: str) -> Any:
-        """The fault of the next such call, if it has one."""
+        """Return the fault of the next such call, if any."""
         chosen = self._next(call)
         return None if chosen is None else chosen[1]
 
     def greeting(self) -> str:
-        """The name of the next connection's fault; empty without one."""
+        """Return the name of the next connection's fault; empty if none."""
         chosen = self._next(CONNECT)
         return "" if chosen is None else chosen[0].fault
 
@@ -60,7 +60,7 @@ class Choice:
 
 
 class FaultServer:
-    """Listens on a port of its own; use as an asynchronous context manager."""
+    """A server on a free port. Use as an asynchronous context manager."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class FaultServer:
         choice: Choice,
         random: Random,
     ) -> None:
-        """Speaks HTTP/1.1 for a backend, or HTTP/2 for one of gRPC."""
+        """Use HTTP/1.1 for `backend`, or HTTP/2 for `grpc`."""
         self.log = log
         self._backend = backend
         self._grpc = grpc
@@ -90,14 +90,14 @@ class FaultServer:
         self.refuse()
         for wire in self._wires:
             wire.leave()
-        await asyncio.sleep(0)  # their transports close in the next round
+        await asyncio.sleep(0)  # transports close in the next iteration of the loop
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._wire, sock=self._socket)
 
     def refuse(self) -> None:
-        """Nobody listens any more; connections stay."""
+        """Stop listening; existing connections stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None

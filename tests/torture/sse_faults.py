@@ -1,4 +1,4 @@
-"""What can go wrong inside a stream of server-sent events, and inside a JSON answer of an OpenAI-style server."""
+"""Faults inside a stream of server-sent events, and inside a JSON answer of an OpenAI-style server."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ _PIECE = 65536
 
 
 def _say(*pieces: bytes) -> Act:
-    """A whole stream of these pieces, each a chunk."""
+    """Send a complete stream of these pieces, each as a chunk."""
 
     async def act(wire: Wire, reply: bytes) -> None:
         wire.send(sse(*pieces))
@@ -32,7 +32,7 @@ def _say_until_close(*pieces: bytes) -> Act:
 
 
 async def _cut_anywhere(wire: Wire, reply: bytes) -> None:
-    """Chunks end in the middle of events, and come one by one."""
+    """Send chunks that end in the middle of events, one by one."""
     text = b"".join((ROLE, *WORDS, *REST))
     wire.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     while text:
@@ -58,13 +58,13 @@ async def _close_in_event(wire: Wire, reply: bytes) -> None:
 
 
 def _in_pieces(*events: bytes, size: int = 1000) -> Act:
-    """Chunks of so many bytes."""
+    """Send chunks of `size` bytes."""
     text = b"".join(events)
     return _say(*(text[at : at + size] for at in range(0, len(text), size)))
 
 
 async def _endless(wire: Wire, reply: bytes) -> None:
-    """One line that does not end, longer than what is read of it."""
+    """Send one endless line, longer than the limit of an event."""
     wire.send(HEAD + b"\r\ndata: ")
     for _ in range(EVENT_LIMIT // _PIECE + 16):
         wire.send(b"x" * _PIECE)
@@ -73,7 +73,7 @@ async def _endless(wire: Wire, reply: bytes) -> None:
 
 
 def event_text(text: str) -> bytes:
-    """An event with these characters as they are, not as escapes."""
+    """An event with these characters unescaped."""
     document = {"choices": [{"index": 0, "delta": {"content": text}}]}
     return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"
 
@@ -134,7 +134,7 @@ STREAM_FAULTS: tuple[Fault, ...] = (
     _row("SSE: usage of strange shapes", _say(*WORDS, event({"usage": [1]}), event({"usage": "x"}), *REST)),
     _row("SSE: huge token count", _say(*WORDS, usage(_HUGE, _HUGE), END, DONE)),
     _row(
-        "SSE: token counts that are no integers",
+        "SSE: token counts that are not integers",
         _say(*WORDS, event({"usage": {"completion_tokens": 1.5}}), *REST),
     ),
     _row("SSE: event of 1 MB", _say(delta("x" * 1_000_000), *REST)),

@@ -1,4 +1,4 @@
-"""The oracle is only worth something if it finds what is planted."""
+"""The oracle finds planted errors."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The short form: some runs of one seed. `make torture` has more, and `python -m tests.torture --only` one of them."""
+"""A few runs of one seed. `make torture` runs more, and `python -m tests.torture --only` repeats one of them."""
 
 import pytest
 
