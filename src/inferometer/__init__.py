@@ -1,3 +1,3 @@
-"""Inferometer: the measuring instrument for inference servers."""
+"""Inferometer: a load-testing tool for inference servers."""
 
 __version__ = "0.3.0"

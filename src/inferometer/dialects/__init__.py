@@ -1,1 +1,1 @@
-"""The two classic command lines, `perf_analyzer` and `model-analyzer`, on this engine."""
+"""The two classic command lines, `perf_analyzer` and `model-analyzer`, on our engine."""

@@ -1,1 +1,1 @@
-"""The script `perf_analyzer`: exactly the classic command line, report and exit codes."""
+"""The script `perf_analyzer`: its command line, report and exit codes, exactly as in the classic tool."""

@@ -1,1 +1,1 @@
-"""Each answer as a document: a file for each kind, and one for each part that several of them show."""
+"""Documents of the answers: one file per kind, and one per shared part."""
