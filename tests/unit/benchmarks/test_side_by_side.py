@@ -73,7 +73,7 @@ def test_what_differs_is_said_and_noise_is_not() -> None:
 
 
 def test_requests_that_only_one_side_counted_are_at_most_those_under_way() -> None:
-    name = "requests only client or server counted"
+    name = "requests counted by client or server only"
     assert verdicts(run(), run())[name] == "agrees"
     assert verdicts(run(Request_count=90.0), run())[name] == "differs"
 

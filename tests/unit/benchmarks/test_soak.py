@@ -20,5 +20,5 @@ def test_memory_that_grows_is_named():
 
 def test_lag_that_drifts_and_requests_that_fail_are_named():
     late = [replace(part, lag_us=80.0 + 40 * number, failed=number) for number, part in enumerate(STEADY)]
-    assert problems(late) == ["our own lag went from 100 to 260 us", "15 requests failed"]
+    assert problems(late) == ["the lag of sends went from 100 to 260 us", "15 requests failed"]
     assert problems(STEADY[:2]) == ["too few parts to compare"]

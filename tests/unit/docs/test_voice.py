@@ -62,7 +62,33 @@ EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
 }
 
 # Hits left in the docstrings, string literals and help pages of a package. These numbers may only get smaller.
-ALLOWED: dict[str, int] = {}
+ALLOWED: dict[str, int] = {
+    "api": 7,
+    "base": 7,
+    "capacity": 1,
+    "cli": 33,
+    "cluster": 17,
+    "compare": 16,
+    "dataset": 25,
+    "dialects": 12,
+    "load": 32,
+    "measure": 30,
+    "model": 6,
+    "observe": 6,
+    "options": 39,
+    "records": 3,
+    "report": 72,
+    "scenario": 22,
+    "selftest": 10,
+    "server": 2,
+    "services": 51,
+    "stats": 101,
+    "store": 7,
+    "tune": 1,
+    "twin": 1,
+    "ui": 10,
+    "wire": 15,
+}
 
 PAGES = sorted(
     [
