@@ -11,7 +11,7 @@ machines have disturbances that no simulation covers.
 More replicas only shorten queues. If requests violate the SLO without ever queueing, no number of replicas meets it,
 and the search stops.
 
-Of a large fleet only a part is simulated, with its part of the traffic: the replicas of a smaller fleet see the same
+Only a part of a large fleet is simulated, with its part of the traffic: the replicas of a smaller fleet see the same
 load, slightly less evenly balanced.
 """
 

@@ -164,8 +164,8 @@ class EngineMeter:
         return TrialFigures(tuple(_figures(level, here, instances) for level in levels), gpus)
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
-        """Measure each model. Of several models under load, none stops early, so that the others do not get the server
-        to themselves."""
+        """Measure each model. If several models are under load, none stops early, so that the others do not get the
+        server to themselves."""
 
         def measure(effort: Effort | None, part: tuple[ModelVariant, ClientLoad]) -> Level:
             variant, load = part

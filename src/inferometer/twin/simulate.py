@@ -4,7 +4,7 @@ A short measurement does not show the percentiles of a long one: its p99 may be 
 an idle server. It is therefore simulated as it is measured, from start to end, several times. The median of these
 simulations is the prediction, and their spread is the random variation of a measurement.
 
-Of a long measurement, or of one with unknown random arrivals, a part in the middle is simulated and cut into blocks.
+For a long measurement, or one with unknown random arrivals, a part in the middle is simulated and cut into blocks.
 """
 
 import math
