@@ -54,7 +54,7 @@ def _number(value: float) -> str:
 
 
 def show(outcomes: Sequence[Outcome], machine: Machine, console: Console) -> None:
-    """Print the table, in color on a terminal and wide enough elsewhere."""
+    """Print the table, in colour on a terminal and wide enough elsewhere."""
     table = Table(*COLUMNS, title="inferometer against the tools it replaces", title_justify="left")
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
         colour = _COLOURS.get(outcome.verdict)

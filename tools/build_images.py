@@ -21,7 +21,7 @@ _Colour = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One still life: its file, size in pixels and colors."""
+    """One still life: its file, size in pixels and colours."""
 
     name: str
     width: int

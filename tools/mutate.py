@@ -2,7 +2,7 @@
 
 Plants small faults, one at a time, into a copy of the modules below: `<` for `<=`, `+` for `-`, another constant, an
 inverted condition. Then it runs the tests closest to the module, and after them the tests that use it. A fault that no
-test notices has survived. Survivors that do not change the behavior are explained in tools/mutants.toml.
+test notices has survived. Survivors that do not change the behaviour are explained in tools/mutants.toml.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def places(module: Path, tests: tuple[str, ...]) -> list[Place]:
     tree = ast.parse((ROOT / SOURCE / module).read_text())
     decorators = [row for node in ast.walk(tree) for row in getattr(node, "decorator_list", ())]
     shown = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "repr"]
-    # `frozen=True` and the like do not affect behavior.
+    # `frozen=True` and the like do not affect behaviour.
     harmless = {id(part) for row in (*decorators, *shown) for part in ast.walk(row)}
     return [
         Place(module, number, way, tests)

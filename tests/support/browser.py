@@ -58,7 +58,7 @@ def type_text(tab: Tab, text: str) -> None:
 
 
 def colours(tab: Tab, scheme: str) -> None:
-    """Emulate the system's color scheme: light or dark."""
+    """Emulate the system's colour scheme: light or dark."""
     tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
 

@@ -62,7 +62,7 @@ class Wire:
 
     def __init__(self, connection: socket.socket, number: int, settings: Mapping[int, int]) -> None:
         self.number = number
-        self.resets: list[tuple[int, int]] = []  # (stream, code) of the calls that the client canceled
+        self.resets: list[tuple[int, int]] = []  # (stream, code) of the calls that the client cancelled
         self.pongs = 0
         self.is_closed = False
         self.faults: list[str] = []
@@ -247,7 +247,7 @@ class Wire:
 
     @contextlib.contextmanager
     def _while_open(self, stream: int = 0) -> Any:
-        """Ignore errors on a stream that the client canceled or the server reset."""
+        """Ignore errors on a stream that the client cancelled or the server reset."""
         from h2.exceptions import ProtocolError
 
         try:

@@ -90,7 +90,7 @@ def on_terminal(
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(slave)
-    # Size and colors of this terminal, not of the one that the tests run on.
+    # Size and colours of this terminal, not of the one that the tests run on.
     own = {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "COLUMNS": "", "LINES": "", "NO_COLOR": ""}
     wanted = {**os.environ, **own, **environment}
     process = subprocess.Popen(

@@ -166,7 +166,7 @@ class _FakeNetwork:
     def _end(self, order: int, slot: int, now_ns: int) -> None:
         live = self._live.get(slot)
         if live is None or live[0] != order:
-            return  # canceled in the meantime
+            return  # cancelled in the meantime
         del self._live[slot]
         _, sent_ns, reply = live
         if reply.status:

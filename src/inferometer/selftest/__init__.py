@@ -1,1 +1,1 @@
-"""Checks of the client on this machine, against built-in servers of known behavior."""
+"""Checks of the client on this machine, against built-in servers of known behaviour."""
