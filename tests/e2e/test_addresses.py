@@ -187,52 +187,52 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("TLS", "https://{at} -m fake", PEER, "its certificate was rejected", "--tls-ca"),
     ("gRPC with TLS", "{at} -m fake", USAGE, "{at} is a gRPC port with TLS", "grpcs://{at} fake"),
     ("gRPC with TLS", "grpc://{at} -m fake", USAGE, "{at} is a gRPC port with TLS", "grpcs://{at} fake"),
-    ("gRPC", "grpcs://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
-    ("gRPC", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
-    ("gRPC", "{at} -m fake -i http", USAGE, "{at} looks like Triton over gRPC, and HTTP", "{at} fake --grpc"),
+    ("gRPC", "grpcs://{at} -m fake", USAGE, "does not use TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
+    ("gRPC", "https://{at} -m fake", USAGE, "does not use TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
+    ("gRPC", "{at} -m fake -i http", USAGE, "like Triton over gRPC, but the options request HTTP", "{at} fake --grpc"),
     ("gRPC", "{at} -m fake --service-kind triton", USAGE, "{at} looks like Triton over gRPC", "{at} fake --grpc"),
-    ("gRPC", "{at}/deep -m fake", USAGE, "has the path '/deep', and gRPC has none", ""),
+    ("gRPC", "{at}/deep -m fake", USAGE, "has the path '/deep', but gRPC does not use paths", ""),
     ("gRPC of another kind", "{at} -m fake", USAGE, "{at} looks like a gRPC server of unknown", "{at} --grpc-method"),
-    ("Triton", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton", "http://{at} fake"),
-    ("Triton", "grpc://{at} -m fake", USAGE, "{at} looks like Triton over HTTP, and gRPC", "{at} fake"),
-    ("Triton", "{at}/foo -m fake", USAGE, "is not measured at '/foo'", "{at} fake"),
-    ("Triton", "{at}/v2/health/ready", USAGE, "is not measured at '/v2/health/ready'", "{at}"),
-    ("Triton", "{at}/v1/models/fake:predict", USAGE, "is not measured at '/v1/models/fake", "{at} fake"),
-    ("Triton", "{at}/predictions/fake", USAGE, "is not measured at '/predictions/fake'", "{at} fake"),
-    ("Triton", "{at}/v1/chat/completions -m fake", USAGE, "is not measured at '/v1/chat", "{at} fake"),
+    ("Triton", "https://{at} -m fake", USAGE, "{at} does not use TLS: it looks like Triton", "http://{at} fake"),
+    ("Triton", "grpc://{at} -m fake", USAGE, "Triton over HTTP, but the options request gRPC", "{at} fake"),
+    ("Triton", "{at}/foo -m fake", USAGE, "cannot be measured at '/foo'", "{at} fake"),
+    ("Triton", "{at}/v2/health/ready", USAGE, "cannot be measured at '/v2/health/ready'", "{at}"),
+    ("Triton", "{at}/v1/models/fake:predict", USAGE, "cannot be measured at '/v1/models/fake", "{at} fake"),
+    ("Triton", "{at}/predictions/fake", USAGE, "cannot be measured at '/predictions/fake'", "{at} fake"),
+    ("Triton", "{at}/v1/chat/completions -m fake", USAGE, "cannot be measured at '/v1/chat", "{at} fake"),
     ("Triton", "{at}/v2/models/fake?x=1", USAGE, "ends with the query '?x=1'", ""),
-    ("Triton", "{at}/v2/models/fake -m other", USAGE, "has the model 'fake' in it, and 'other' is asked for", ""),
+    ("Triton", "{at}/v2/models/fake -m other", USAGE, "contains the model 'fake', but 'other' was requested", ""),
     ("Triton", "{at}/v2/models/nope", PEER, "'nope' is not found", ""),
     ("Triton", "{at} -m nope", PEER, "'nope' is not found", ""),
     ("Triton", "{at} -m fake --service-kind http", USAGE, "has no models (--service-kind http)", ""),
     ("Triton", "{at} -m fake --path /x", USAGE, "has no models (--service-kind http)", ""),
-    ("Triton", "{at} -m fake --service-kind openai", USAGE, "and an OpenAI-style server is asked for", "{at} fake"),
+    ("Triton", "{at} -m fake --service-kind openai", USAGE, "the options request an OpenAI-style server", "{at} fake"),
     ("OpenAI", "{at} -m nope", PEER, "the server has no model 'nope'; it has tiny", ""),
     ("OpenAI", "{at}/v1 -m nope", PEER, "the server has no model 'nope'; it has tiny", ""),
-    ("OpenAI", "{at}/v1/completions -m tiny --endpoint v1/x", USAGE, "has the endpoint 'v1/completions' in it", ""),
-    ("a page", "{at} -m fake", PEER, "and has no model 'fake'", "{at}"),
-    ("a page", "{at}/page -m fake", PEER, "and has no model 'fake'", "{at}/page"),
-    ("a page", "{at}/v2 -m fake", PEER, "and has no model 'fake'; check the port and the path\n", ""),
-    ("a page", "https://{at}/page", USAGE, "{at} speaks no TLS", "http://{at}/page"),
+    ("OpenAI", "{at}/v1/completions -m tiny --endpoint v1/x", USAGE, "contains the endpoint 'v1/completions'", ""),
+    ("a page", "{at} -m fake", PEER, "but has no model 'fake'", "{at}"),
+    ("a page", "{at}/page -m fake", PEER, "but has no model 'fake'", "{at}/page"),
+    ("a page", "{at}/v2 -m fake", PEER, "but has no model 'fake'; check the port and the path\n", ""),
+    ("a page", "https://{at}/page", USAGE, "{at} does not use TLS", "http://{at}/page"),
     ("a page", "{at}/none", PEER, "answers GET /none with status 404", ""),
-    ("a locked page", "{at} -m fake", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
-    ("a locked page", "{at}/page", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
+    ("a locked page", "{at} -m fake", PEER, "it requires authentication; give a key with --api-key-env", ""),
+    ("a locked page", "{at}/page", PEER, "it requires authentication; give a key with --api-key-env", ""),
     ("metrics", "{at} -m fake", USAGE, "{at} is a metrics port", "at {below:2}"),
     ("metrics", "{at}/metrics", USAGE, "{at} is a metrics port", "at {below:2}"),
     ("metrics", "{at} -m fake -i grpc", USAGE, "{at} is a metrics port", "at {below:2}"),
     ("metrics", "-u {at} -m fake", USAGE, "{at} is a metrics port", "at {below:2}"),
     ("management", "{at} -m resnet", USAGE, "{at} is TorchServe's management API", "at {below:1}"),
     ("management", "{at} -m resnet --service-kind torchserve --body x", USAGE, "{at} is TorchServe's", "at {below:1}"),
-    ("Triton", "{at}/v2/models/fake/stats", USAGE, "is not measured at '/v2/models/fake/stats'", "{at} fake"),
-    ("Triton", "{at}/v2/models/fake/ready --service-kind triton", USAGE, "is not measured at", "{at} fake"),
+    ("Triton", "{at}/v2/models/fake/stats", USAGE, "cannot be measured at '/v2/models/fake/stats'", "{at} fake"),
+    ("Triton", "{at}/v2/models/fake/ready --service-kind triton", USAGE, "cannot be measured at", "{at} fake"),
     ("Triton", "{at} --service-kind triton", USAGE, "requires a model, but none is given", "-m"),
     ("Triton", "fake@{at}", USAGE, "contains a user name or a password", "MODEL"),
-    ("Triton with TLS", "grpcs://{at} -m fake -k", USAGE, "and gRPC is asked for", "https://{at} fake"),
+    ("Triton with TLS", "grpcs://{at} -m fake -k", USAGE, "but the options request gRPC", "https://{at} fake"),
     ("moved", "{at} -m fake", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there fake"),
     ("moved", "{at}/page", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there"),
     ("moved", "{at} -m fake --service-kind triton", USAGE, "redirects to", "http://127.0.0.1:9/there fake"),
     ("a page of errors", "{at} -m fake --service-kind triton", PEER, "a page 'Not here'; check the address", ""),
-    ("a page of errors", "{at} -m fake", PEER, "and has no model 'fake'; check the port and the path\n", ""),
+    ("a page of errors", "{at} -m fake", PEER, "but has no model 'fake'; check the port and the path\n", ""),
 )  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def test_pages_are_compared_by_their_addresses_alone(run: Callable, peer: Callab
     assert "looks like" not in ended.stdout
     refused = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", "fake", *SHORT)
     assert refused.code == PEER
-    assert f"{one} looks like an HTTP server of unknown kind, and has no model 'fake'" in refused.stderr
+    assert f"{one} looks like an HTTP server of unknown kind, but has no model 'fake'" in refused.stderr
 
 
 def test_a_comparison_names_the_variant_to_write(run: Callable, peer: Callable) -> None:
@@ -338,7 +338,7 @@ def test_a_model_may_have_dots_in_its_name(words: str, shown: str, run: Callable
     [
         ("metrics", "{at} is a metrics port"),
         ("OpenAI", "only Triton models can be tuned; measure it as it is: inferometer measure {at} tiny"),
-        ("a page", "and has no model 'tiny'; check the port and the path; or, for the page itself, type"),
+        ("a page", "but has no model 'tiny'; check the port and the path; or, for the page itself, type"),
     ],
 )  # fmt: skip
 def test_only_triton_is_tuned(name: str, says: str, run: Callable, peer: Callable) -> None:
@@ -351,15 +351,15 @@ def test_only_triton_is_tuned(name: str, says: str, run: Callable, peer: Callabl
 # --- what is understood
 
 READ = (
-    ("Triton", "{at}/v2/models/fake", "'{at}/v2/models/fake' is read as {at}, model 'fake'."),
-    ("Triton", "{at}/v2/models/fake/infer", "is read as {at}, model 'fake'."),
-    ("Triton", "{at}/v2/models/fake/versions/1/infer", "is read as {at}, model 'fake', version '1'."),
-    ("Triton", "{at}/v2/ -m fake", "is read as {at}."),
-    ("Triton", "{at}/v2/models/fake --service-kind triton", "is read as {at}, model 'fake'."),
-    ("gRPC", "{at}/v2/models/fake --service-kind triton --grpc", "is read as {at}, model 'fake'."),
-    ("Triton", "-u {at}/v2 -m fake", "is read as {at}."),
+    ("Triton", "{at}/v2/models/fake", "'{at}/v2/models/fake' is interpreted as {at}, model 'fake'."),
+    ("Triton", "{at}/v2/models/fake/infer", "is interpreted as {at}, model 'fake'."),
+    ("Triton", "{at}/v2/models/fake/versions/1/infer", "is interpreted as {at}, model 'fake', version '1'."),
+    ("Triton", "{at}/v2/ -m fake", "is interpreted as {at}."),
+    ("Triton", "{at}/v2/models/fake --service-kind triton", "is interpreted as {at}, model 'fake'."),
+    ("gRPC", "{at}/v2/models/fake --service-kind triton --grpc", "is interpreted as {at}, model 'fake'."),
+    ("Triton", "-u {at}/v2 -m fake", "is interpreted as {at}."),
     ("Triton", "http://{at} -m fake", "{at} looks like Triton over HTTP"),
-    ("gRPC", "{at}/v2/models/fake", "is read as {at}, model 'fake'."),
+    ("gRPC", "{at}/v2/models/fake", "is interpreted as {at}, model 'fake'."),
     (
         "gRPC",
         "grpc://{at} -m fake",
@@ -370,10 +370,10 @@ READ = (
         "{at} -m fake",
         "{at} looks like Triton over gRPC, model 'fake' (--service-kind triton --grpc).",
     ),
-    ("OpenAI", "{at}/v1", "is read as {at}."),
-    ("OpenAI", "{at}/v1/chat/completions", "is read as {at}, endpoint 'v1/chat/completions'."),
-    ("OpenAI", "{at}/v1/completions -m tiny", "is read as {at}, endpoint 'v1/completions'."),
-    ("OpenAI", "{at}/v1/models/tiny", "is read as {at}, model 'tiny'."),
+    ("OpenAI", "{at}/v1", "is interpreted as {at}."),
+    ("OpenAI", "{at}/v1/chat/completions", "is interpreted as {at}, endpoint 'v1/chat/completions'."),
+    ("OpenAI", "{at}/v1/completions -m tiny", "is interpreted as {at}, endpoint 'v1/completions'."),
+    ("OpenAI", "{at}/v1/models/tiny", "is interpreted as {at}, model 'tiny'."),
     ("a page", "{at}/page", "{at} looks like an HTTP server of unknown kind (--service-kind http)."),
 )
 
@@ -410,7 +410,7 @@ def test_a_request_of_ones_own_goes_to_any_server(run: Callable) -> None:
         at = fake_triton.server.address
         ended = run("inferometer", "measure", f"{at}/v2/models/fake/infer", "--body", "{}", *SHORT)
     assert ended.code == 0, ended.stderr
-    assert f"{at} looks like Triton over HTTP, and gets the request that is given" in ended.stderr
+    assert f"{at} looks like Triton over HTTP and receives the given request" in ended.stderr
     assert {request.body for request in fake_triton.inferences} == {b"{}"}
 
 

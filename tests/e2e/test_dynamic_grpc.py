@@ -311,9 +311,13 @@ REFUSED = (
     (f"{SERVICE}/Greet", ("--streaming",), "does not stream"),
     (f"{SERVICE}/Greet", ("-b", "4"), "Batching is not supported"),
     (f"{SERVICE}/Greet", ("-i", "http"), "dynamic_grpc supports only grpc"),
-    (f"{SERVICE}/Greet", ("--shape", "A:1"), "--shape has no meaning"),
+    (f"{SERVICE}/Greet", ("--shape", "A:1"), "--shape is not supported"),
     (f"{SERVICE}/Greet", ("--proto-path", "."), "requires --proto"),
-    (f"{SERVICE}/Greet", ("--service-kind", "triton", "-m", "m"), "are for --service-kind dynamic_grpc"),
+    (
+        f"{SERVICE}/Greet",
+        ("--service-kind", "triton", "-m", "m"),
+        "only supported with --service-kind dynamic_grpc",
+    ),
 )
 
 

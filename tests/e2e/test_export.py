@@ -123,4 +123,4 @@ def test_a_folder_that_is_missing_is_found_before_the_load(
         ended = run(*command, *promise, *words)
         assert fake.inferences == []
     assert ended.code in (2, 99)
-    assert "does not exist; make it with: mkdir -p" in ended.stderr
+    assert "does not exist; create it with: mkdir -p" in ended.stderr

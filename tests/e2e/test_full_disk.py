@@ -18,7 +18,7 @@ from tests.support.servers import FakeTriton, Request
 
 LOCAL = 70
 COUNT = ("--request-count", "10")
-NO_SPACE = "could not be written: No space left on device; make room on that disk"
+NO_SPACE = "could not be written: No space left on device; free space on that disk"
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_folder_that_goes_away_during_the_run_is_told(run: Callable, tmp_path:
             *("--json", str(folder / "it.json"), "--html", str(tmp_path / "it.html")),
         )
     assert ended.code == LOCAL
-    assert "it.json' could not be written: No such file or directory; make its folder first" in ended.stderr
+    assert "it.json' could not be written: No such file or directory; create its folder first" in ended.stderr
     assert "p99" in ended.stdout
     assert (tmp_path / "it.html").exists()
 
@@ -197,7 +197,7 @@ def test_files_may_not_grow_beyond_a_limit(tmp_path: Path) -> None:
         )
         stdout, stderr = started[0].communicate()
     assert started[0].returncode == LOCAL
-    assert "it.json' could not be written: File too large; raise the limit on the size of files" in stderr
+    assert "it.json' could not be written: File too large; raise the file size limit" in stderr
     assert "p99" in stdout
     assert list(tmp_path.iterdir()) == []
 

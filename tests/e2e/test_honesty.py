@@ -32,7 +32,9 @@ def test_server_without_statistics_is_noted(run: Callable, tmp_path: Path) -> No
         ended = run("inferometer", "measure", *words, "--json", str(tmp_path / "r.json"))
         classic = run("perf_analyzer", *words)
     assert ended.code == classic.code == 0
-    assert "! the server has no statistics extension" in [line.rstrip() for line in ended.stdout.splitlines()]
+    assert "! the server does not support the statistics extension" in [
+        line.rstrip() for line in ended.stdout.splitlines()
+    ]
     (remark,) = api.load(str(tmp_path / "r.json")).remarks
     assert remark.note.name == "STATISTICS_MISSING"
     assert "    Request count: 20\n" in classic.stdout
@@ -56,7 +58,8 @@ def test_model_that_is_listed_and_never_called_is_noted(run: Callable) -> None:
         )
     assert ended.code == 0
     assert (
-        "WARNING: 'fake' did not call 'unused'; no request reached this model while measuring" in ended.stderr
+        "WARNING: 'fake' did not call 'unused'; no request reached this model during the measurement"
+        in ended.stderr
     )
 
 
@@ -80,10 +83,7 @@ def test_too_few_files_are_said_before_and_after(tmp_path: Path) -> None:
             timeout=DEADLINE_S,
         )
     assert ended.returncode == 1
-    assert (
-        "WARNING: a worker will need 76 open files, and the system allows it 48; raise the hard"
-        in ended.stderr
-    )
+    assert "WARNING: a worker will need 76 open files, but the limit is 48; raise the hard" in ended.stderr
     (level,) = api.load(str(tmp_path / "r.json")).levels
     assert level.measurement.client.file_limit == 48
     assert "FEW_FILES" in {remark.note.name for remark in level.remarks}

@@ -85,7 +85,7 @@ def test_metrics_that_were_asked_for_and_are_not_there_are_an_error(
     with FakeOpenAi() as fake:
         code, _ = run(tmp_path, "measure", fake.server.address, "--collect-metrics")
     assert code == 3
-    assert "give the address with --metrics-url" in capsys.readouterr().err
+    assert "set the address with --metrics-url" in capsys.readouterr().err
     assert not fake.calls
 
 
@@ -115,4 +115,6 @@ def test_a_restart_and_other_clients_are_told_of(tmp_path: Path) -> None:
     assert level["measurement"]["metrics"]["llm"]["generated_per_s"] is None
     texts = [remark["text"] for remark in level["remarks"]]
     assert any("it was restarted" in text for text in texts)
-    assert any("the server had 9 requests, and at most 2 were from here" in text for text in texts)
+    assert any(
+        "the server had 9 requests in flight, but at most 2 came from this client" in text for text in texts
+    )

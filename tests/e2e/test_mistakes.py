@@ -74,7 +74,7 @@ MISTAKES = (
     ("measure {url} simple --shape NONE:3", "NONE", "", 2),
     ("measure {url} simple --shape IMAGE:0,4,4", "> 0", "", 2),
     ("measure {url} simple -b 0", "-b", "", 2),
-    ("measure {url} simple -b 100", "max_batch_size is 8", "-b 8 or less", 2),
+    ("measure {url} simple -b 100", "exceeds the max_batch_size of 'simple', which is 8", "-b 8 or less", 2),
     # --- SLOs and reports
     ("measure {url} simple --slo latency<50", "50", "50ms", 2),
     ("measure {url} simple --slo speed<5ms", "speed", "", 2),
@@ -94,7 +94,7 @@ MISTAKES = (
     ("measure {url} simple --json - --csv /dev/stdout", "standard output", "give a file", 2),
     ("measure {url} simple --export -", "not to standard output", "give it a name", 2),
     ("measure {url} simple --json r.x --html r.x", "two reports", "name of its own", 2),
-    ("measure {url} simple -q -v", "contradict", "Give one", 2),
+    ("measure {url} simple -q -v", "mutually exclusive", "Give only one", 2),
     ("measure {url} simple --export .", "Path must not already exist", "", 2),
 )
 

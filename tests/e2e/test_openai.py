@@ -325,9 +325,9 @@ def test_a_key_is_sent_and_stands_in_no_output(
 
 
 KEY_FILES = [
-    ("", "holds no key"),
-    (f"{KEY}\n{KEY}2\n", "holds no key"),
-    (f"{KEY}\u00fc", "holds no key"),
+    ("", "does not contain a key"),
+    (f"{KEY}\n{KEY}2\n", "does not contain a key"),
+    (f"{KEY}\u00fc", "does not contain a key"),
 ]
 
 
@@ -339,7 +339,7 @@ def test_a_file_that_holds_no_single_key_is_refused_without_its_text(
     ended = run("inferometer", "measure", "localhost:1", "tiny", "--api-key-file", str(tmp_path / "key"))
     assert ended.code == 2
     assert says in ended.stderr
-    assert "alone on one line" in ended.stderr
+    assert "on a single line" in ended.stderr
     assert KEY not in ended.stderr + ended.stdout
 
 
@@ -482,7 +482,10 @@ def test_a_server_of_another_kind_is_named_before_any_load(run: Callable) -> Non
         ended = run("inferometer", "measure", *CHAT, "-u", fake.server.address, "--duration", "200ms")
     assert ended.code == 2
     address = fake.server.address
-    assert f"{address} looks like Triton over HTTP, and an OpenAI-style server is asked for" in ended.stderr
+    assert (
+        f"{address} looks like Triton over HTTP, but the options request an OpenAI-style server"
+        in ended.stderr
+    )
     assert f"type inferometer measure {address} tiny\n" in ended.stderr
     assert {request.method for request in fake.server.requests} == {"GET"}
 

@@ -122,7 +122,7 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("find", "--slo", "p99<50ms, throughput>5"), "find judges each load"),
     (("tune", "--slo", "mean<50"), "'mean<50' has no unit"),
     (("tune", "--slo", "latency<1s, goodput>95%"), "--slo names goodput"),
-    (("measure", "--slo", "ttft<50ms"), "without a stream an answer comes all at once"),
+    (("measure", "--slo", "ttft<50ms"), "an answer that is not streamed arrives all at once"),
     (("measure", "--slo", "tpot<50ms"), "have no tokens"),
     (("measure", "--slo", "gap p99<50ms"), "have no tokens"),
     (("diagnose", "--slo", "p99<50ms"), "use it with `inferometer measure`"),
@@ -151,7 +151,10 @@ def test_without_a_stream_a_text_comes_all_at_once(figure: str, run: Callable) -
         assert not fake.calls
         assert run("inferometer", *words, "--streaming").code == 0
     assert ended.code == 2
-    assert "without a stream an answer comes all at once; limit the latency instead, or add" in ended.stderr
+    assert (
+        "an answer that is not streamed arrives all at once; limit the latency instead, or add"
+        in ended.stderr
+    )
 
 
 def test_a_promise_is_broken_where_every_request_failed(run: Callable) -> None:

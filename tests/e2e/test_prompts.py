@@ -215,11 +215,11 @@ def test_the_report_says_that_words_were_counted(measured: Callable, server: Cou
 
 
 REFUSED = [
-    ("--prompt-tokens 12/3:1 --output-tokens 5", "leave --output-tokens out"),
+    ("--prompt-tokens 12/3:1 --output-tokens 5", "conflicts with --output-tokens; remove --output-tokens"),
     ("--output-tokens 12/3:1", "write --prompt-tokens"),
-    ("--prefix-pool 3", "give their length with --prefix-tokens"),
-    ("--prefix-tokens 3 --prefix-zipf 1", "give more with --prefix-pool"),
-    ("--unique-prompts --repeat-prompts", "give one of them"),
+    ("--prefix-pool 3", "set their length with --prefix-tokens"),
+    ("--prefix-tokens 3 --prefix-zipf 1", "raise --prefix-pool"),
+    ("--unique-prompts --repeat-prompts", "remove one of them"),
     ("--prompt-tokens poisson(5)", "normal(512, 128)"),
     ("--prompt-tokens normal(5)", "write normal(512, 128), with mean and standard deviation"),
     ("--tokenizer nowhere.json", "'nowhere.json' does not exist"),

@@ -115,7 +115,7 @@ def test_without_a_batch_size_none_is_added(run: Callable) -> None:
         (("-x", "2"), "Specific(resnet50, 2)"),
         (("-x", "canary"), "Unrecognized servable version label: canary"),
         (("--model-signature-name", "train"), "has no signature 'train'; choose one"),
-        (("--shared-memory", "system"), "--shared-memory has no meaning with --service-kind tfserving"),
+        (("--shared-memory", "system"), "--shared-memory is not supported with --service-kind tfserving"),
     ],
 )
 def test_what_cannot_be_asked(words: tuple[str, ...], sentence: str, run: Callable) -> None:

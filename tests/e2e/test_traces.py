@@ -172,9 +172,9 @@ def test_only_the_times_of_a_trace_are_used_with_prompts_of_the_users(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--output-tokens", "5"), "--output-tokens is about prompts, and the trace"),
-        (("--prefix-tokens", "5"), "--prefix-tokens is about prompts, and the trace"),
-        (("--unique-prompts",), "--unique-prompts is about prompts, and the trace"),
+        (("--output-tokens", "5"), "--output-tokens describes prompts, but the trace"),
+        (("--prefix-tokens", "5"), "--prefix-tokens describes prompts, but the trace"),
+        (("--unique-prompts",), "--unique-prompts describes prompts, but the trace"),
     ],
 )
 def test_what_the_trace_says_itself_cannot_be_asked_for(

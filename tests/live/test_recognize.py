@@ -31,19 +31,19 @@ def test_its_models_are_listed(triton):
 
 WRONG = (
     # the port and how it is asked, what is said of it, what to type
-    ("http", "{at} -m simple -i grpc", "{at} looks like Triton over HTTP, and gRPC is asked for", "{at} simple"),
-    ("http", "grpc://{at} -m simple", "{at} looks like Triton over HTTP, and gRPC is asked for", "{at} simple"),
-    ("http", "https://{at} -m simple", "{at} speaks no TLS: it looks like Triton over HTTP", "http://{at} simple"),
-    ("http", "{at}/v2/health/ready", "{at} looks like Triton over HTTP, which is not measured at", "{at}"),
-    ("http", "{at}/elsewhere -m simple", "which is not measured at '/elsewhere'", "{at} simple"),
-    ("grpc", "{at} -m simple -i http", "{at} looks like Triton over gRPC, and HTTP is asked for", "{at} simple --grpc"),
+    ("http", "{at} -m simple -i grpc", "{at} looks like Triton over HTTP, but the options request gRPC", "{at} simple"),
+    ("http", "grpc://{at} -m simple", "{at} looks like Triton over HTTP, but the options request gRPC", "{at} simple"),
+    ("http", "https://{at} -m simple", "{at} does not use TLS: it looks like Triton over HTTP", "http://{at} simple"),
+    ("http", "{at}/v2/health/ready", "{at} looks like Triton over HTTP, which cannot be measured at", "{at}"),
+    ("http", "{at}/elsewhere -m simple", "which cannot be measured at '/elsewhere'", "{at} simple"),
+    ("grpc", "{at} -m simple -i http", "like Triton over gRPC, but the options request HTTP", "{at} simple --grpc"),
     ("grpc", "{at} -m simple --service-kind triton", "{at} looks like Triton over gRPC", "{at} simple --grpc"),
-    ("grpc", "grpcs://{at} -m simple", "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
-    ("grpc", "https://{at} -m simple", "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
-    ("metrics", "{at} -m simple", "{at} is a metrics port, which takes no inference", "at {below}"),
-    ("metrics", "{at}/metrics", "{at} is a metrics port, which takes no inference", "at {below}"),
-    ("metrics", "{at} -m simple -i grpc", "{at} is a metrics port, which takes no inference", "at {below}"),
-    ("metrics", "-u {at} -m simple", "{at} is a metrics port, which takes no inference", "at {below}"),
+    ("grpc", "grpcs://{at} -m simple", "{at} does not use TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
+    ("grpc", "https://{at} -m simple", "{at} does not use TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
+    ("metrics", "{at} -m simple", "is a metrics port, which does not serve inference requests", "at {below}"),
+    ("metrics", "{at}/metrics", "is a metrics port, which does not serve inference requests", "at {below}"),
+    ("metrics", "{at} -m simple -i grpc", "is a metrics port, which does not serve inference requests", "at {below}"),
+    ("metrics", "-u {at} -m simple", "is a metrics port, which does not serve inference requests", "at {below}"),
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_a_path_is_taken_apart(path: str, words: tuple[str, ...], triton: Embedd
     url = f"{triton.http_address}{path}"
     ended = call_here(main.main, "measure", url, *words, "-n", "20")
     assert ended.code == 0, ended.stderr
-    assert f"'{url}' is read as {triton.http_address}" in ended.stderr
+    assert f"'{url}' is interpreted as {triton.http_address}" in ended.stderr
     assert "infer/s" in ended.stdout
 
 

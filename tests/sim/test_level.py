@@ -330,7 +330,7 @@ def test_server_that_cannot_keep_up_is_called_overloaded_and_is_reported(rig, le
 
 def test_only_what_is_apart_is_named(rig, level_settings, constant):
     level = measure_level(rig(constant(20), servers=1).instrument, level_settings(lenient=True), at_rate(100))
-    assert "latency went from" in level.remarks[0].text
+    assert "latency ranged from" in level.remarks[0].text
     assert "throughput" not in level.remarks[0].text
 
 
@@ -429,7 +429,7 @@ def test_silence_says_how_many_were_not_sent(rig, level_settings):
     level = measure_level(rig(never).instrument, level_settings(window_count=5, is_whole=True), closed(2, 5))
     (remark,) = level.remarks
     assert remark.text == (
-        "the server gave no good answer, and for 60 s no answer at all; 3 of 5 requests were not sent"
+        "the server gave no successful answer, with no answer at all for 60 s; 3 of 5 requests were not sent"
     )
 
 

@@ -287,7 +287,12 @@ def every_request_failed(this: Seen) -> Iterator[str]:
 
 
 def nothing_answered(this: Seen) -> Iterator[str]:
-    for words in ("No request was answered", "no request finished", "gave no good answer", "no good answer,"):
+    for words in (
+        "No request was answered",
+        "no request finished",
+        "gave no successful answer",
+        "no good answer,",
+    ):
         if this.good and words in "\n".join(this.texts):
             yield f"{words}: {this.good} were good"
 

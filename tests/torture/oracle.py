@@ -17,7 +17,7 @@ from tests.torture.log import Log, Seen
 from tests.torture.matching import match
 
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
-FAILED_ALTOGETHER = ("server gone", "gave its last good answer", "no request finished", "no answer")
+FAILED_ALTOGETHER = ("server gone", "the last successful answer came", "no request finished", "no answer")
 USAGE, INCONCLUSIVE, LOCAL, INTERRUPTED = 2, 5, 70, 130
 # A probe whether the server needs TLS, caused by an alert.
 CLIENT_HELLO = ("preface b'\\x16\\x03", 'preface b"\\x16\\x03')

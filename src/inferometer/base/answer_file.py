@@ -1,8 +1,8 @@
-"""How an answer is kept: one JSON file, from which every report can be made again.
+"""Saved answers: one JSON file each, from which every report can be reproduced.
 
-An answer is a frozen dataclass that says its `kind` and the version of its file format (`schema`). Both are written
-into the file, so the file itself says what it is and who can read it. The format is the dataclass: `json_schema`
-describes it, and a value that does not fit is refused with the name of its field.
+An answer is a frozen dataclass with a `kind` and a file format version (`schema`). Both are written to the file, so the
+file identifies itself and its readers. The dataclass defines the format: `json_schema` describes it, and an invalid
+value is rejected with the name of its field.
 """
 
 import dataclasses
@@ -23,20 +23,18 @@ from inferometer.base.writing import write_file
 
 
 class Answer:
-    """What a command found out; the base of every frozen dataclass that can be saved."""
+    """Result of a command; the base of every frozen dataclass that can be saved."""
 
     __slots__ = ()
 
     kind: ClassVar[str]
-    schema: ClassVar[int]  # raised when an earlier version could no longer read the file
-    remedy: ClassVar[str]  # what to do about a file that cannot be used
-    tool: str  # the version that made it
-    in_notebooks: ClassVar[Callable[[Any], str] | None] = (
-        None  # makes the HTML; set by a package that knows reports
-    )
+    schema: ClassVar[int]  # raised when earlier versions can no longer read the file
+    remedy: ClassVar[str]  # advice for a file that cannot be used
+    tool: str  # the version that wrote it
+    in_notebooks: ClassVar[Callable[[Any], str] | None] = None  # renders HTML; set by the report package
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows; None lets it show the plain repr."""
+        """Return the HTML for a notebook; None shows the plain repr."""
         return None if Answer.in_notebooks is None else Answer.in_notebooks(self)
 
 
@@ -46,14 +44,14 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(answer: Answer) -> str:
-    """The file's text; the same answer gives the same bytes."""
+    """Return the text of the file; equal answers give equal bytes."""
     return _indented(plain(answer), "\n") + "\n"
 
 
 def _indented(value: Any, line: str) -> str:
-    """What `json.dumps(value, indent=1, sort_keys=True, allow_nan=False)` gives, in a fraction of the time.
+    """Return the same text as `json.dumps(value, indent=1, sort_keys=True, allow_nan=False)`, only much faster.
 
-    `line` ends a line and indents the next as far as this one is.
+    `line` is a line break followed by the current indentation.
     """
     if isinstance(value, dict) and value:
         inner = line + " "
@@ -79,7 +77,7 @@ def _scalar(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Any of our values as JSON has it."""
+    """Convert any of our values to plain JSON types."""
     kind: Any = type(value)
     if kind in _SCALARS:
         return value
@@ -102,12 +100,12 @@ def plain(value: Any) -> Any:
 
 @cache
 def _fields(kind: type[Any]) -> tuple[str, ...] | None:
-    """The names of a dataclass's fields; None of any other."""
+    """Return the names of a dataclass's fields; None for any other type."""
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def from_json(text: str, origin: str, *types: type[A]) -> A:
-    """The answer in a file's text; a file of another kind or schema is refused."""
+    """Read an answer from the text of a file; reject other kinds and schemas."""
     try:
         document = decode_json(text)
     except ValueError as error:
@@ -119,17 +117,18 @@ def from_json(text: str, origin: str, *types: type[A]) -> A:
     answer = known.get(_kind(document))
     if answer is None:
         names = " or ".join(f"a {name}" for name in known)
-        raise UsageError(f"'{origin}' is not {names}", remedy="give a file that holds one")
+        raise UsageError(f"'{origin}' is not {names}", remedy="give a file of that kind")
     if document.get("schema") != answer.schema:
         raise UsageError(
-            f"'{origin}' has {answer.kind} schema {document.get('schema')}, and this version reads {answer.schema}",
+            f"'{origin}' has {answer.kind} schema {document.get('schema')}, but this version reads {answer.schema}",
             remedy=answer.remedy,
         )
     return validated(answer, document, f"'{origin}' is not a {answer.kind}", answer.remedy)
 
 
 def _kind(document: Any) -> str:
-    """What a file says it is. Those of 0.1 are told apart by their fields: only comparisons had a kind."""
+    """Return the kind that a file declares. Files of 0.1 are recognized by their fields: only comparisons had a
+    kind."""
     if not isinstance(document, dict):
         return ""
     if "kind" in document:
@@ -140,7 +139,7 @@ def _kind(document: Any) -> str:
 
 
 def validated(kind: type[T], document: Any, complaint: str, remedy: str) -> T:
-    """A `kind` out of what `plain` made of one; else the complaint with the first field that does not fit."""
+    """Build a `kind` from the output of `plain`, or raise the complaint with the first invalid field."""
     from pydantic import ValidationError
 
     try:
@@ -153,25 +152,25 @@ def validated(kind: type[T], document: Any, complaint: str, remedy: str) -> T:
 
 @cache
 def _adapter(kind: type[Any]) -> Any:
-    """Made once for every kind: that takes much longer than to read a document with it."""
+    """Cached because building an adapter takes much longer than validating a document."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 def write(answer: Answer, path: Path) -> None:
-    """Whole or not at all: a reader never sees half a file."""
+    """Write an answer atomically: readers never see a partial file."""
     write_file(path, to_json(answer))
 
 
 def read(path: Path, *types: type[A]) -> A:
-    """The answer in a file, which must be of one of these types."""
+    """Read an answer of one of these types from a file."""
     text = read_text(path, ANSWER, "the saved answer", remedy="check the name")
     return from_json(text, str(path), *types)
 
 
 def json_schema(answer: type[Answer]) -> dict[str, Any]:
-    """What a file of this type looks like, as JSON Schema. Fields that 0.1 did not have yet are not required."""
+    """Return the JSON Schema of an answer's file. Fields added after 0.1 are not required."""
     schema: dict[str, Any] = _adapter(cast(Any, answer)).json_schema()
     constants = {"schema": {"const": answer.schema}, "kind": {"const": answer.kind}}
     return {

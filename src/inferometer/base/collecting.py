@@ -1,10 +1,10 @@
-"""How often Python looks for garbage that refers to itself."""
+"""Frequency of Python's cyclic garbage collection."""
 
 import gc
 
-_ALLOCATIONS = 100_000  # since the last look; what is imported makes as many, and nothing of it is garbage
+_ALLOCATIONS = 100_000  # between collections; imports alone allocate this many objects, none of them garbage
 
 
 def collect_rarely() -> None:
-    """In a program of ours, before it imports the rest of itself."""
+    """Collect garbage rarely. Call this before a program imports the rest of its modules."""
     gc.set_threshold(_ALLOCATIONS)

@@ -1,15 +1,15 @@
-"""How long a call may take: a deadline over the whole exchange, cut short where the work around it has to end.
+"""Deadlines of calls: one deadline covers a whole exchange, and moves up if the surrounding work has to end.
 
     deadline = Deadline.after(20)          # when the call begins
-    sock.settimeout(deadline.wait_s())     # before each wait: a slice of what is left; DeadlineError when nothing is
+    sock.settimeout(deadline.wait_s())     # before each wait: a slice of the time left; DeadlineError if none is left
 
-A time-out for each read is not enough: a peer that sends one byte at a time never runs into it. So a call computes its
+A timeout per read is not enough: a peer that sends one byte at a time never reaches it. A call therefore computes its
 deadline once and passes it down.
 
-Work ends for reasons outside a call: a signal, a spent budget, a server that died. An `End` is such a reason. Calls
-made inside `ending(end)` may go on for a short while after it: first those that measure, then those that put back what
-was changed, last the wait for our own processes, so that a command is over within five seconds. That is why waits are
-cut into slices: a signal in the middle of one counts too.
+Work can end for reasons outside a call: a signal, a spent budget, a dead server. An `End` is such a reason. Calls made
+inside `ending(end)` may continue for a short while after it: first measuring calls, then calls that undo changes, last
+the wait for our own processes, so that a command finishes within five seconds. Waits are cut into slices so that a
+signal takes effect in the middle of one.
 """
 
 import time
@@ -24,23 +24,23 @@ from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 SLICE_S = 0.1  # the longest single wait
 
 FOREVER_S = 1e9
-CALL_LAST_S = 1.0  # after an end: for calls under way and the figures of what was measured,
-UNDO_LAST_S = 2.2  # for putting back what was changed,
-STOP_LAST_S = 2.6  # and for our own processes to end
+CALL_LAST_S = 1.0  # grace period after an end: for calls in progress and for the final figures,
+UNDO_LAST_S = 2.2  # for undoing changes,
+STOP_LAST_S = 2.6  # and for our own processes to exit
 
 
 class DeadlineError(TimeoutError):
-    """The text says which deadline passed."""
+    """A deadline has passed; the message says which."""
 
 
 @dataclass(slots=True, eq=False)
 class End:
-    """A reason why the work has to end, and since when it holds; None while it does not."""
+    """A reason to end the work; `at_ns` is the time it took effect, None until then."""
 
     why: str
     at_ns: int | None = None
-    check: Callable[[], bool] | None = None  # tells that it holds, where nobody sets the time
-    is_hard: bool = False  # nothing goes on after it
+    check: Callable[[], bool] | None = None  # polled if nothing sets the time
+    is_hard: bool = False  # no grace period
 
     def since_ns(self) -> int | None:
         if self.at_ns is None and self.check is not None and self.check():
@@ -53,7 +53,7 @@ class End:
 
 
 INTERRUPT = End("the command was interrupted")
-"""The interrupt of this process, set by the first signal until the command ends."""
+"""Interrupt of this process: set by the first signal, cleared when the command ends."""
 
 
 class _Around(NamedTuple):
@@ -67,9 +67,9 @@ _AROUND: ContextVar[_Around] = ContextVar("around", default=_NOTHING)
 
 @contextmanager
 def ending(*ends: End, last_s: float | None = None) -> Iterator[None]:
-    """Deadlines made in this context pass `last_s` after any of these ends, or of those around it.
+    """Make deadlines created in this context expire `last_s` after any of these or the surrounding ends.
 
-    For plain calls, never around a `yield`: the context of a generator is that of its caller.
+    Use it around plain calls, never around a `yield`: a generator runs in the context of its caller.
     """
     outer = _AROUND.get()
     token = _AROUND.set(_Around((*outer.ends, *ends), outer.last_s if last_s is None else last_s))
@@ -80,13 +80,13 @@ def ending(*ends: End, last_s: float | None = None) -> Iterator[None]:
 
 
 def has_to_end() -> bool:
-    """Whether an end around this call holds already."""
+    """Return whether an end around this call has taken effect."""
     return any(end.is_over() for end in (INTERRUPT, *_AROUND.get().ends))
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """All calls in this context together may take this long."""
+    """Limit the total time of all calls in this context."""
     end = End(
         f"{plain_number(seconds)} s had passed", monotonic_ns() + round(seconds * NS_PER_S), is_hard=True
     )
@@ -96,7 +96,7 @@ def within(seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time by which a whole exchange has to be over."""
+    """Time by which a whole exchange must be finished."""
 
     at_ns: int
     limit_s: float
@@ -111,7 +111,7 @@ class Deadline:
         return cls(monotonic_ns() + round(limit_s * NS_PER_S), limit_s, ends, last_ns)
 
     def left_s(self) -> float:
-        """Seconds until it passes, also because of an end; DeadlineError when it has."""
+        """Return the seconds until the deadline or an earlier end; raise DeadlineError if it has passed."""
         now_ns = monotonic_ns()
         nearest_ns, words = self.at_ns, f"within {plain_number(self.limit_s)} s"
         for end in self.ends:
@@ -126,7 +126,7 @@ class Deadline:
         return (nearest_ns - now_ns) / NS_PER_S
 
     def wait_s(self, most_s: float = SLICE_S) -> float:
-        """How long the next wait may be; then ask again."""
+        """Return the length of the next wait, after which to ask again."""
         return min(self.left_s(), most_s)
 
     def has_passed(self) -> bool:
@@ -137,7 +137,7 @@ class Deadline:
         return False
 
     def sleep(self, seconds: float) -> None:
-        """Wait this long in slices; DeadlineError when it passes meanwhile."""
+        """Sleep in slices; raise DeadlineError if the deadline passes meanwhile."""
         until_ns = monotonic_ns() + round(seconds * NS_PER_S)
         while (left_ns := until_ns - monotonic_ns()) > 0:
             time.sleep(self.wait_s(min(left_ns / NS_PER_S, SLICE_S)))

@@ -1,6 +1,6 @@
-"""Every error a user can meet. Two questions: whose fault is it, and what can be done.
+"""Every error that a user can meet, classified by whose fault it is and what to do about it.
 
-Also what a lack of memory, files or processes is called.
+Also the errors for a shortage of memory, files or processes.
 """
 
 import errno
@@ -10,7 +10,7 @@ from inferometer.base.text import printable
 
 
 class InferometerError(Exception):
-    """Says what went wrong in one sentence, and in a second what to do about it."""
+    """An error with a sentence about the cause and a remedy."""
 
     exit_code = 70
 
@@ -20,51 +20,51 @@ class InferometerError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        """As it may be printed: a server's words may be in it, or an address with a password."""
+        """Return the text for printing: it may contain a server's words, or an address with a password."""
         return printable(redacted(f"{self.message}; {self.remedy}" if self.remedy else self.message))
 
 
 class UsageError(InferometerError):
-    """The user can mend it: an option, a file, a model name."""
+    """An error that the user can fix: an option, a file, a model name."""
 
     exit_code = 2
 
 
 class PeerError(InferometerError):
-    """A fault of the server: it is unreachable, refuses, or sends invalid replies."""
+    """A fault of the server: unreachable, refusing, or sending invalid replies."""
 
     exit_code = 3
 
 
 class MissingError(PeerError):
-    """The server does not know this call."""
+    """The server does not support this call."""
 
 
 class UnlikeError(InferometerError):
-    """Two results that must not be compared as if they were alike."""
+    """Two results are not comparable."""
 
     exit_code = 3
 
 
 class LocalError(InferometerError):
-    """Ours or this machine's: a bug, a full disk, a killed worker."""
+    """A fault of this program or machine: a bug, a full disk, a killed worker."""
 
     exit_code = 70
 
 
 _REMEDIES = {
-    errno.ENOMEM: ("memory", "raise its limit (ulimit -v), end other programs, or ask for fewer --workers"),
-    errno.EMFILE: ("open files", "raise their limit with ulimit -n, or ask for fewer --workers"),
-    errno.ENFILE: ("open files", "end other programs: the whole system has too many"),
-    errno.EAGAIN: ("processes", "raise their limit with ulimit -u, or ask for fewer --workers"),
+    errno.ENOMEM: ("memory", "raise its limit (ulimit -v), stop other programs, or lower --workers"),
+    errno.EMFILE: ("file descriptors", "raise their limit with ulimit -n, or lower --workers"),
+    errno.ENFILE: ("file descriptors", "stop other programs: the limit of the whole system is reached"),
+    errno.EAGAIN: ("processes", "raise their limit with ulimit -u, or lower --workers"),
 }  # fmt: skip
-"""By what the system says is wrong: what there is too little of, and what helps."""
+"""Scarce resource and remedy, by errno."""
 
 
 def maybe_shortage(error: BaseException) -> LocalError | None:
-    """The sentence for too little memory, open files or processes; None where something else is wrong."""
+    """Return the error for a shortage of memory, open files or processes; None for any other cause."""
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
     if number not in _REMEDIES:
         return None
     what, remedy = _REMEDIES[number]
-    return LocalError(f"this machine has not enough {what} for that", remedy=remedy)
+    return LocalError(f"this machine does not have enough {what}", remedy=remedy)

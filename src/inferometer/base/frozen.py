@@ -1,8 +1,8 @@
-"""`@frozen`: what `@dataclass(frozen=True, slots=True)` makes, in a tenth of the time.
+"""`@frozen`: a faster `@dataclass(frozen=True, slots=True)`.
 
-The standard decorator compiles six methods of each class, which takes a millisecond, and a command has a hundred such
-classes before its first request. Here only `__init__` is compiled, when it is first needed, and the other methods are
-the same for all classes.
+The standard decorator compiles six methods per class, which takes a millisecond, and a command defines a hundred such
+classes before its first request. Here only `__init__` is compiled, on first use, and all classes share the other
+methods.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ _set = object.__setattr__
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """A dataclass whose values cannot be changed. All fields are parameters; methods that the class has are kept."""
+    """Make a class a frozen dataclass. All fields become parameters; methods that the class defines are kept."""
     own = vars(cls)
     for name, method in _SHARED.items():
-        if own.get(name) is None:  # a class with an `__eq__` of its own has None for `__hash__`
+        if own.get(name) is None:  # a class that defines `__eq__` has None for `__hash__`
             setattr(cls, name, method)
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     made.__init__ = _Init(made)
@@ -31,7 +31,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 class _Init:
-    """Stands for the `__init__` of a class until somebody asks for it."""
+    """Placeholder for a class's `__init__`, compiled on first use."""
 
     def __init__(self, cls: Any) -> None:
         self._cls = cls
@@ -70,7 +70,7 @@ def _parameter(row: "Field[Any]") -> str:
     return row.name if row.default is MISSING else f"{row.name}=_of_{row.name}"
 
 
-# --- the methods that all have
+# --- methods shared by all classes
 
 
 @cache
@@ -80,7 +80,7 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 
 @cache
 def _key(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads the fields by which values are compared."""
+    """Return a getter of the fields that take part in comparisons."""
     names = [row.name for row in fields(kind) if row.compare]
     return (
         attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)

@@ -1,18 +1,18 @@
-"""Every message to and from the server, for users who ask to see them (`-v -v`): silent by default.
+"""Log of all messages to and from the server, shown with `-v -v` and silent by default.
 
-`logging` would do as well, and takes as long to import as all of our own code that a worker needs.
+`logging` would also work, but takes as long to import as all the code that a worker needs.
 """
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-ALOUD = 2  # times -v
+ALOUD = 2  # number of -v options that turn the log on
 LONGEST = 4000  # characters of a message
 
 
 class MessageLog:
-    """Writes lines to stderr while it is asked to."""
+    """Writes lines to stderr while it is shown."""
 
     def __init__(self) -> None:
         self.is_shown = False
@@ -26,7 +26,7 @@ MESSAGES = MessageLog()
 
 
 def body_text(body: bytes | bytearray | memoryview, json_length: int | None = None) -> str:
-    """A body as it is shown: its JSON or text without secrets, and the size of the binary part behind it."""
+    """Return a body for display: its JSON or text without secrets, and the size of the binary part."""
     from inferometer.base.secrets import redacted
     from inferometer.base.text import printable
 
@@ -43,7 +43,7 @@ def body_text(body: bytes | bytearray | memoryview, json_length: int | None = No
 
 @contextmanager
 def messages_shown(verbose: int) -> Iterator[None]:
-    """Write them to stderr meanwhile, if -v was given twice."""
+    """Show messages on stderr inside the block if -v was given twice."""
     if verbose < ALOUD:
         yield
         return

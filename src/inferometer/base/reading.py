@@ -1,10 +1,10 @@
 """Bounded reading of files: at most a given number of bytes, and no endless wait for a pipe.
 
-A name can refer to anything: a regular file, a pipe (`/dev/stdin`, `<(command)`, a FIFO), a directory, an endless
+A path can name anything: a regular file, a pipe (`/dev/stdin`, `<(command)`, a FIFO), a directory, an endless
 device such as `/dev/zero`. The size of a regular file is checked before it is read. Pipes are read up to the limit;
-one that sends nothing is announced on stderr after `NOTICE_S` and given up after `SILENCE_S`. Other kinds are refused.
-`read_regular` and `check_file` refuse pipes too: for files that the program finds by itself, reads more than once, or
-hands to a library by name.
+a silent one is announced on stderr after `NOTICE_S` and given up after `SILENCE_S`. Other kinds are rejected.
+`read_regular` and `check_file` reject pipes too: for files that the program finds by itself, reads more than once, or
+passes to a library by name.
 """
 
 import errno
@@ -58,11 +58,11 @@ class UserFile:
         self._what = what
         self._remedy = remedy
         self.status = os.fstat(descriptor)
-        self._has_spoken = False
+        self._has_announced = False
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes, none at the end."""
-        # One byte above the limit tells a file that ends there from one that goes on.
+        """Read up to `size` bytes; none at the end."""
+        # One byte beyond the limit distinguishes a file that ends there from a longer one.
         found = self._next(min(size, self._left + 1))
         self._left -= len(found)
         if self._left < 0:
@@ -77,17 +77,17 @@ class UserFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def check_kind(self) -> None:
-        """Refuse what has no content, or no end."""
+        """Reject files without content, or without an end."""
         kind = stat.S_IFMT(self.status.st_mode)
         if kind in _NOT_READ and not os.isatty(self._descriptor):
             raise self._unreadable(_NOT_READ[kind])
 
     def check_regular(self, *, remedy: str = "") -> None:
-        """Refuse everything except a regular file within the limit."""
+        """Reject everything except a regular file within the limit."""
         if not stat.S_ISREG(self.status.st_mode):
             raise UsageError(
                 f"{self._what} '{self._path}' cannot be read: it is not a regular file",
-                remedy=remedy or "save what it sends as a file, and give its name",
+                remedy=remedy or "save its content to a regular file, and give that file",
             )
         self._check_size(remedy=remedy)
 
@@ -101,28 +101,28 @@ class UserFile:
                 self._await()
             try:
                 return os.read(self._descriptor, size)
-            except BlockingIOError:  # a terminal without a whole line
+            except BlockingIOError:  # a terminal without a complete line
                 continue
             except OSError as error:
                 raise unreadable(self._path, self._what, error, remedy=self._remedy) from error
 
     def _await(self) -> None:
-        """A named pipe that nobody has opened for writing reads as empty, so only poll can wait for its writer."""
+        """Wait for data. A named pipe without a writer reads as empty, so only poll can wait for its writer."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        if poll.poll(0 if self._has_spoken else NOTICE_S * 1000):
+        if poll.poll(0 if self._has_announced else NOTICE_S * 1000):
             return
-        if not self._has_spoken:
-            self._has_spoken = True
+        if not self._has_announced:
+            self._has_announced = True
             to_stderr(
                 f"Waiting for {self._what} from '{self._path}', which has sent nothing for {NOTICE_S} s"
             )
         if not poll.poll((SILENCE_S - NOTICE_S) * 1000):
-            raise self._unreadable(f"it is a pipe, and nothing came from it for {SILENCE_S} s")
+            raise self._unreadable(f"it is a pipe that has sent nothing for {SILENCE_S} s")
 
     def _too_large(self, *, remedy: str = "") -> UsageError:
         return UsageError(
-            f"{self._what} '{self._path}' cannot be read: it has more than {size_text(self._limit)}, which is the most",
+            f"{self._what} '{self._path}' cannot be read: it is larger than the limit of {size_text(self._limit)}",
             remedy=remedy or "give a smaller file",
         )
 
@@ -132,11 +132,11 @@ class UserFile:
 
 @contextmanager
 def opened(path: str | Path, limit: int, what: str, *, remedy: str = "") -> Iterator[UserFile]:
-    """The file, to be read piece by piece; `what` begins the sentence about one that cannot be read."""
+    """Open a file to be read piece by piece; `what` begins the error message if it cannot be read."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except (OSError, ValueError) as error:  # the latter of a name with a null character
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL character
         raise unreadable(path, what, error, remedy=remedy) from error
     try:
         file = UserFile(descriptor, path, limit, what, remedy)
@@ -147,7 +147,7 @@ def opened(path: str | Path, limit: int, what: str, *, remedy: str = "") -> Iter
 
 
 def read_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> bytes:
-    """The content of a file or pipe that a user named, which may have `limit` bytes."""
+    """Return the content of a file or pipe that a user named, of at most `limit` bytes."""
     with opened(path, limit, what, remedy=remedy) as file:
         try:
             return file.read_all()
@@ -158,28 +158,28 @@ def read_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> b
 def read_regular(
     path: str | Path, limit: int, what: str, *, remedy: str = ""
 ) -> tuple[bytes, os.stat_result]:
-    """Content and status of one regular file of at most `limit` bytes; pipes are refused."""
+    """Return the content and status of a regular file of at most `limit` bytes; reject pipes."""
     with opened(path, limit, what, remedy=remedy) as file:
         file.check_regular(remedy=remedy)
         return file.read_all(), file.status
 
 
 def read_text(path: str | Path, limit: int, what: str, *, remedy: str = "") -> str:
-    """The same for a text in UTF-8."""
+    """Return the content of a UTF-8 text file."""
     try:
         return read_file(path, limit, what, remedy=remedy).decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{what} '{path}' cannot be read: it is not text", remedy=remedy) from error
+        raise UsageError(f"{what} '{path}' cannot be read: it is not UTF-8 text", remedy=remedy) from error
 
 
 def check_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> None:
-    """Refuse a file that a library, which opens it by name, could not open, would wait for, or would never finish."""
+    """Reject a file that a library, which opens it by name, could not open, would wait for, or would never finish."""
     with opened(path, limit, what, remedy=remedy) as file:
         file.check_regular()
 
 
 def is_named(path: str | Path) -> bool:
-    """Whether a file or a pipe has this name."""
+    """Return whether a file or a pipe has this name."""
     try:
         kind = stat.S_IFMT(os.stat(path).st_mode)
     except (OSError, ValueError):
@@ -188,9 +188,9 @@ def is_named(path: str | Path) -> bool:
 
 
 def unreadable(path: str | Path, what: str, error: Exception, *, remedy: str = "") -> UsageError:
-    """The sentence about a file that the system did not open or read."""
+    """Return the error for a file that could not be opened or read."""
     if isinstance(error, MemoryError):
-        reason = "this machine has too little memory for it"
+        reason = "this machine does not have enough memory for it"
     elif isinstance(error, OSError) and error.errno == errno.ENXIO:
         reason = "it is a socket"
     elif isinstance(error, OSError):
@@ -203,7 +203,7 @@ def unreadable(path: str | Path, what: str, error: Exception, *, remedy: str = "
 
 
 def size_text(size: int) -> str:
-    """A limit as it is written in sentences: 1 MiB."""
+    """Format a size limit, such as 1 MiB."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"

@@ -1,4 +1,4 @@
-"""Texts as they may be shown and kept: without passwords in addresses, keys in queries, and bodies of requests."""
+"""Redaction of secrets: passwords in addresses, keys in queries, and request bodies."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,10 +11,10 @@ _NAMES = (
     r"|private[_-]?key|secret[_-]?key|token|secret|password|passwd|passphrase|pwd|credentials?|signature|authorization"
     r"|bearer|session[_-]?id|jwt)|x-functions-key"
 )
-"""Names of values that are secrets wherever they are; the last word of one may also be marked by a capital letter."""
+"""Names of values that are always secrets; their last word may also start with a capital letter."""
 
 _QUERY_NAMES = rf"{_NAMES}|key|sig|sas|auth|code|pass|pw|creds|session|sid|hapikey|x-amz-[\w-]*|x-goog-[\w-]*"
-"""Those that are secrets in a query."""
+"""Names of query parameters that are secrets."""
 
 _HEADERS = (
     r"(?:[\w-]{1,64}-)?(?:authorization|api-key|auth-token|access-token)|(?:set-)?cookie"
@@ -24,12 +24,12 @@ _HEADERS = (
 
 _HINT = r"(?i)@|[?&;=:]|bearer|basic"
 _FIELD = r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)"
-_NO_PORT = r"(?![0-9]*(?:[/?#,\s'\"]|$))"  # what follows the colon is then part of a password
-_VALUE = r"(?:[^&;#\s'\"]|['\"](?=[\w%]))"  # a quote before a letter does not end it
+_NO_PORT = r"(?![0-9]*(?:[/?#,\s'\"]|$))"  # otherwise the text after the colon is part of a password
+_VALUE = r"(?:[^&;#\s'\"]|['\"](?=[\w%]))"  # a quote before a letter does not end the value
 
 
 def _decoded(found: re.Match[str]) -> str:
-    """A parameter of a query whose name is percent-encoded."""
+    """Redact a query parameter whose name is percent-encoded."""
     from urllib.parse import unquote
 
     mark, name, value = found.groups()
@@ -56,25 +56,25 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"(?i)(?<![\w.-])((?:{_NAMES}):)(?!\s|//|\*\*\*)[^\s'\",]+", rf"\1{MASK}"),
     (r"(?i)\b(Bearer|Basic)\s+[\w.~+/-]{6,}=*", rf"\1 {MASK}"),
 )
-"""Patterns, and what is left of them. They are compiled when a text may need them: most programs never do."""
+"""Patterns and their replacements, compiled on first use: most programs never need them."""
 
 
 class GivenSecrets:
-    """Secret values that this process was given, the longest first. Servers repeat them in what they answer."""
+    """Secret values given to this process, longest first. Servers may repeat them in their answers."""
 
     def __init__(self) -> None:
         self.values: tuple[str, ...] = ()
-        self.bodies: frozenset[str] = frozenset()  # those of them that are bodies of requests
+        self.bodies: frozenset[str] = frozenset()  # the values that are request bodies
 
     def add(self, values: Iterable[str], bodies: Iterable[str] = ()) -> None:
-        """Mask these from now on, as they are and as JSON strings; short ones would mask ordinary words."""
+        """Mask these values from now on, verbatim and as JSON strings; short ones would mask ordinary words."""
         own = _spellings(bodies)
         self.bodies |= own
         known = {*self.values, *_spellings(values), *own}
         self.values = tuple(sorted(known, key=lambda value: (-len(value), value)))
 
     def masked(self, text: str, *, shows_bodies: bool = False) -> str:
-        """Return the text without these values; the last one may be cut off where the text was."""
+        """Return the text with these values masked; also mask a value that is cut off at the end of the text."""
         for value in self.values:
             if shows_bodies and value in self.bodies:
                 continue
@@ -106,7 +106,7 @@ def _spellings(values: Iterable[str]) -> set[str]:
 
 
 def header_secrets(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the values of headers that may be secrets: whole, without their scheme, and of each cookie."""
+    """Yield header values that may be secrets: whole, without their scheme, and each cookie."""
     for name, value in headers:
         if name.lower() in _PUBLIC_HEADERS:
             continue
@@ -117,7 +117,7 @@ def header_secrets(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def query_secrets(address: str) -> Iterator[str]:
-    """Yield the values of a query that have the name of a secret, as they are written and decoded."""
+    """Yield the values of secret query parameters, as written and decoded."""
     from urllib.parse import unquote, unquote_plus
 
     for part in re.split("[&;]", address.partition("?")[2].partition("#")[0]):
@@ -127,7 +127,7 @@ def query_secrets(address: str) -> Iterator[str]:
 
 
 def body_secrets(text: str) -> Iterator[str]:
-    """Yield the text of a body that is not a file, and the value of a field that is set."""
+    """Yield an inline body, and the value of a field that it sets."""
     if redacted_body(text) == text:
         return
     yield text
@@ -137,8 +137,10 @@ def body_secrets(text: str) -> Iterator[str]:
 
 
 def redacted(text: str, *, shows_bodies: bool = False) -> str:
-    """The text without the secrets that were given, passwords of addresses, and the values of what is called a key,
-    token or password; a preview shows the body that it would send."""
+    """Return the text without given secrets, passwords in addresses, and values named as a key, token or password.
+
+    A preview shows the body that it would send.
+    """
     if GIVEN.values:
         text = GIVEN.masked(text, shows_bodies=shows_bodies)
     if re.search(_HINT, text) is None:
@@ -153,8 +155,10 @@ def _is_secret_name(name: str) -> bool:
 
 
 def redacted_body(text: str) -> str:
-    """What stands for a body that was given as text: its length and the start of its digest, so that equal bodies
-    look equal. The name of a file stays, and so does a field that is set to a number or a truth value."""
+    """Replace a body given as text by its length and the start of its digest, so that equal bodies look equal.
+
+    File names are kept, and so are fields set to a number or a boolean.
+    """
     if text.startswith("@"):
         return text
     field = re.fullmatch(_FIELD, text)
@@ -167,12 +171,12 @@ def redacted_body(text: str) -> str:
 
 
 def redacted_parameter(name: str, value: str) -> str:
-    """The value of a parameter of requests, unless its name says that it is a secret."""
+    """Return the value of a request parameter, masked if its name marks a secret."""
     return MASK if _is_secret_name(name) else redacted(value)
 
 
 def redacted_document(value: Any, name: str = "") -> Any:
-    """A document of JSON values without secrets; of headers only their names are left."""
+    """Return a JSON document without secrets; headers keep only their names."""
     if isinstance(value, Mapping):
         return {key: redacted_document(part, str(key)) for key, part in value.items()}
     if isinstance(value, list | tuple):

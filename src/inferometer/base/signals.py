@@ -1,7 +1,7 @@
-"""What reaches a run from outside: Ctrl-C, SIGTERM and SIGHUP, a closed stdout, a full disk or lack of memory.
+"""External events: Ctrl-C, SIGTERM and SIGHUP, a closed stdout, a full disk, a lack of memory.
 
-SIGHUP, which a terminal sends when it closes, ends a run as SIGTERM does; under nohup it stays ignored. The same signal
-twice within half a second is one: a terminal, a shell and a wrapper may each pass it on.
+SIGHUP, which a closing terminal sends, ends a run like SIGTERM; under nohup it stays ignored. The same signal twice
+within half a second counts once: a terminal, a shell and a wrapper may each forward it.
 """
 
 import os
@@ -20,30 +20,30 @@ from inferometer.base.errors import LocalError, maybe_shortage
 from inferometer.base.units import NS_PER_MS, monotonic_ns
 from inferometer.base.writing import FULL, unwritten
 
-INTERRUPTED = 128 + signal.SIGINT  # the exit code, as a shell has it
+INTERRUPTED = 128 + signal.SIGINT  # exit code, following the shell's convention
 HUNG_UP = 128 + signal.SIGHUP
-UNREAD = 128 + signal.SIGPIPE  # the same where the reader of stdout has gone
-WHILE_IMPORTING_S = 0.02  # between two tries to end a command
-ECHO_NS = 500 * NS_PER_MS  # the same signal again within this time is the same request to end
+UNREAD = 128 + signal.SIGPIPE  # exit code after the reader of stdout has gone
+WHILE_IMPORTING_S = 0.02  # between two attempts to end a command
+ECHO_NS = 500 * NS_PER_MS  # a repetition of the same signal within this time is ignored
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that end a command in order."""
+"""Signals that end a command in an orderly way."""
 
 
 @dataclass(slots=True)
 class _Received:
-    """The signals of this process."""
+    """Signals received by this process."""
 
     first: int = 0
-    at_ns: dict[int, int] = field(default_factory=dict)  # by number, the last that counted
+    at_ns: dict[int, int] = field(default_factory=dict)  # last counted arrival, by signal number
 
 
 _RECEIVED = _Received()
 
 
 def note_signal(number: int, *, is_patient: bool = False) -> bool:
-    """Have every call of this process end soon; False for a signal that repeats the last one.
+    """Make every call of this process end soon; return False for a repeated signal.
 
-    A patient process, as the classic scripts are, lets calls end by themselves and counts every signal.
+    A patient process, such as a classic script, lets calls finish and counts every signal.
     """
     now_ns = monotonic_ns()
     if not is_patient and now_ns - _RECEIVED.at_ns.get(number, -ECHO_NS) < ECHO_NS:
@@ -57,12 +57,12 @@ def note_signal(number: int, *, is_patient: bool = False) -> bool:
 
 
 def interrupted_code() -> int:
-    """The exit code of a command that a signal ended in order."""
+    """Return the exit code of a command that a signal ended in an orderly way."""
     return HUNG_UP if was_hung_up() else INTERRUPTED
 
 
 def was_hung_up() -> bool:
-    """Whether the signal was SIGHUP: the classic scripts report the others as a normal end."""
+    """Return whether the signal was SIGHUP: the classic scripts report the others as a normal end."""
     return _RECEIVED.first == signal.SIGHUP
 
 
@@ -72,7 +72,7 @@ def _forget_signals() -> None:
 
 
 def _leave_closed_terminal() -> None:
-    """A write to a terminal that was closed fails; the files of the run are still to be written."""
+    """Redirect output from a closed terminal, where writes fail: the files of the run still have to be written."""
     for fd in (1, 2):
         with suppress(OSError):
             poll = select.poll()
@@ -85,15 +85,16 @@ def _leave_closed_terminal() -> None:
 
 
 def drop_output() -> int:
-    """The reader of stdout has gone (`| head`): write no more, and say so as the shell would."""
+    """Discard further output, because the reader of stdout has gone (`| head`); return the shell's exit code for
+    that."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return UNREAD
 
 
 def _shortage(error: OSError | MemoryError) -> LocalError:
-    """What to say when memory, files or room for the screen or a temporary file are missing.
+    """Return the error for a lack of memory, files, or disk space for the screen or a temporary file.
 
-    Any other error is raised again: the reader of our output has gone, or it is a bug.
+    Raise any other error again: the reader of our output has gone, or it is a bug.
     """
     found = maybe_shortage(error)
     if found is not None:
@@ -101,22 +102,22 @@ def _shortage(error: OSError | MemoryError) -> LocalError:
     if not isinstance(error, OSError) or error.errno not in FULL:
         raise error
     drop_output()
-    return unwritten(error.filename or "what is printed, or a temporary file", error)
+    return unwritten(error.filename or "standard output or a temporary file", error)
 
 
 class Interrupts:
-    """Whether the user wants to end: the first signal lets the run end in order, the second ends it at once.
+    """Signal handler of a run: the first signal ends it in an orderly way, the second at once.
 
-    What it says goes straight to the file: a signal may come in the middle of a print, which cannot be entered twice.
+    Messages are written directly to the file descriptor: a signal may arrive during a print, which is not reentrant.
     """
 
     def __init__(
         self, fd: int = 2, *, is_silent: bool = False, exit_code: int = INTERRUPTED, is_patient: bool = False
     ) -> None:
         self._fd = fd
-        self._is_patient = is_patient  # the first Ctrl-C lets calls and windows end by themselves
-        self._exit_code = exit_code  # after the second
-        self._is_silent = is_silent  # about the first: somebody else says so, or nothing is to be said
+        self._is_patient = is_patient  # the first Ctrl-C lets calls and windows finish
+        self._exit_code = exit_code  # after the second signal
+        self._is_silent = is_silent  # no message about the first signal
         self.asked = False
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -126,7 +127,7 @@ class Interrupts:
         consequence = (
             "Exiting immediately..." if is_again else "Waiting for in-flight inferences to complete."
         )
-        lead = "\n" if os.isatty(self._fd) else ""  # the terminal shows ^C
+        lead = "\n" if os.isatty(self._fd) else ""  # the terminal has echoed ^C
         with suppress(OSError):
             if is_again or not self._is_silent:
                 os.write(self._fd, f"{lead}{received(number)}\n{consequence}\n".encode())
@@ -148,11 +149,11 @@ def received(number: int) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt with their number, wherever no run catches them.
+    """Raise KeyboardInterrupt with the signal's number on Ctrl-C, SIGTERM and SIGHUP when no run catches them.
 
-    Ctrl-C does so also in a command that a script started in the background, where shells have it ignored. Once the
-    command is over and has only its last sentence to say, a signal ends the process without a traceback. A lack of
-    memory, files or room becomes the error that says so.
+    This includes Ctrl-C in a command that a script started in the background, where shells ignore it. Once the command
+    is over and only its last message is left, a signal ends the process without a traceback. A lack of memory, files or
+    disk space becomes an error that says so.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -170,7 +171,7 @@ def interruptible() -> Iterator[None]:
     try:
         with handled_by(end):
             yield
-            sys.stdout.flush()  # what is still to be printed may not be lost to a later signal
+            sys.stdout.flush()  # a later signal must not lose buffered output
     except (OSError, MemoryError) as error:
         raise _shortage(error) from error
     finally:
@@ -178,7 +179,8 @@ def interruptible() -> Iterator[None]:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Modules written in C take an exception in the middle of their import for a fault of theirs."""
+    """Return whether an import is in progress: modules written in C mistake an exception during import for their own
+    fault."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True

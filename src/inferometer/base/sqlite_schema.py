@@ -1,6 +1,6 @@
-"""Whether an SQLite file has the tables that this program makes, and nothing else.
+"""Check that an SQLite file has exactly the tables that this program creates.
 
-A file that came with a cloned repository may hold views and triggers: reading a view can go on for ever.
+A file from a cloned repository may contain views and triggers: reading a view can take forever.
 """
 
 import sqlite3
@@ -13,12 +13,12 @@ Schema = frozenset[tuple[str, str, str]]
 
 
 def has_only(connection: sqlite3.Connection, script: str) -> bool:
-    """Whether every object in the file is as the script makes it."""
+    """Return whether the script creates every object in the file."""
     return _schema(connection) <= _made_by(script)
 
 
 def is_made_by(connection: sqlite3.Connection, script: str) -> bool:
-    """Whether the file holds the objects that the script makes, and no others."""
+    """Return whether the file holds exactly the objects that the script creates."""
     return _schema(connection) == _made_by(script)
 
 

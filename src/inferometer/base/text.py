@@ -1,4 +1,4 @@
-"""Text that others wrote, as it may be printed, and JSON, as it may be used."""
+"""Text from others made safe to print, and JSON made safe to use."""
 
 import math
 import re
@@ -14,16 +14,16 @@ _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def printable(text: str) -> str:
-    r"""The text with everything that a terminal would obey, or could not show, written as its escape: `\x1b`.
+    r"""Escape characters that a terminal would interpret or cannot show, for example as `\x1b`.
 
-    Control characters move the cursor and change colours, others turn the direction of writing, and lone surrogates
+    Control characters move the cursor and change colours, others reverse the direction of writing, and lone surrogates
     have no encoding.
     """
     return _UNUSUAL.sub(lambda found: _written(found[0]), text)
 
 
 def to_stderr(text: str) -> None:
-    """Say it at once; where stderr takes no more, the exit code tells."""
+    """Print a line to stderr at once; ignore failures, since the exit code reports the error too."""
     with suppress(OSError):
         print(printable(redacted(text.rstrip("\n"))), file=sys.stderr, flush=True)
 
@@ -34,7 +34,7 @@ def _written(char: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text without lone surrogates."""
+    """Replace lone surrogates in the text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -43,18 +43,18 @@ def encodable(text: str) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Whether it is a whole number of up to 18 plain digits; `str.isdigit` also takes those of other scripts."""
+    """Return whether the text is a whole number of up to 18 ASCII digits; `str.isdigit` also accepts other scripts."""
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Of the known words the one that takes the fewest letters to change, if it is near enough to be meant; or none."""
+    """Return the known word with the smallest edit distance, or "" if none is close."""
     found = min(known, key=lambda other: _distance(word, other), default="")
     return found if _distance(word, found) <= max(1, len(word.strip("-")) // 3) else ""
 
 
 def _distance(one: str, other: str) -> int:
-    """How many letters must be put in, taken out, exchanged or swapped with their neighbour."""
+    """Count the letters to insert, delete, replace or swap with their neighbour."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for place, letter in enumerate(one, 1):
@@ -74,12 +74,12 @@ _LONGEST = 38  # digits, far below the largest float
 
 
 def decode_json(text: bytes | bytearray | str) -> Any:
-    """The document, or a ValueError and nothing else.
+    """Decode a document, raising only ValueError.
 
-    What Python's own reader lets through and later code stumbles over is refused or mended: NaN and infinities,
-    integers that no float can hold, nesting without end. A lone surrogate becomes U+FFFD, as no encoding has it.
+    Reject or repair values that Python's decoder accepts but later code cannot handle: NaN and infinities, integers too
+    large for a float, unlimited nesting. A lone surrogate becomes U+FFFD.
     """
-    import json  # workers need none
+    import json  # not needed by workers
 
     try:
         return _mended(
@@ -90,7 +90,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
 
 
 def encode_json(document: Any) -> bytes:
-    """Without white space, in UTF-8."""
+    """Encode without white space, in UTF-8."""
     import json
 
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -113,7 +113,7 @@ def _too_deep() -> ValueError:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _fraction(digits: str) -> float:

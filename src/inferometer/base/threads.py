@@ -1,6 +1,7 @@
-"""Numeric libraries start a thread per core when numpy is imported: seconds of CPU on a large machine.
+"""Thread limits for numeric libraries, which start a thread per core when numpy is imported.
 
-Ours need one thread. Programs that are not ours, such as the model server, keep as many as their user gave them.
+On a large machine that takes seconds of CPU, and ours need one thread. Programs that are not ours, such as the model
+server, keep the user's setting.
 """
 
 import os
@@ -10,13 +11,13 @@ _IS_OURS = "INFEROMETER_SET_THREADS"
 
 
 def limit_threads() -> None:
-    """In a program of ours, before numpy is imported; what the user has set stays."""
+    """Limit the threads to one unless the user has set a number. Call this before importing numpy."""
     if _THREADS not in os.environ:
         os.environ[_THREADS] = os.environ[_IS_OURS] = "1"
 
 
 def users_environment() -> dict[str, str]:
-    """The environment for programs that are not ours: without what we set."""
+    """Return the environment for programs that are not ours, without our settings."""
     found = dict(os.environ)
     if found.pop(_IS_OURS, None) is not None:
         found.pop(_THREADS, None)

@@ -1,4 +1,4 @@
-"""The clock, units of time, and how people write durations and shares."""
+"""The clock, units of time, and parsing and formatting of durations and shares."""
 
 import math
 import re
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from inferometer.base.errors import UsageError
 
 Clock = Callable[[], int]
-"""One monotonic clock in integer nanoseconds, passed in wherever time is read."""
+"""A monotonic clock in integer nanoseconds, passed in wherever time is read."""
 
 monotonic_ns: Clock = time.monotonic_ns
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
-UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # of times, in nanoseconds
+UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # in nanoseconds
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+) ?(?P<unit>[a-zµ]*) ?")
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
@@ -37,7 +37,7 @@ _SECONDS = {
 
 
 def parse_duration_ns(text: str, option: str) -> int:
-    """Nanoseconds of `90`, `90s`, `1.5m`, `250ms`, `1m30s` or `10 sec`; a bare number means seconds."""
+    """Return the nanoseconds of `90`, `90s`, `1.5m`, `250ms`, `1m30s` or `10 sec`; a bare number means seconds."""
     seconds = _maybe_seconds(text)
     if seconds is None:
         remedy = "write a number and a unit, such as 500ms, 10s, 2m or 1m30s"
@@ -49,7 +49,7 @@ def parse_duration_ns(text: str, option: str) -> int:
 
 def _maybe_seconds(text: str) -> float | None:
     body = text.strip()
-    # M is for months or millions: nobody can tell.
+    # An upper-case M is ambiguous.
     word, total, last = body if re.search(r"\dM$", body) else body.lower(), 0.0, math.inf
     while word:
         match = _DURATION.match(word)
@@ -63,7 +63,7 @@ def _maybe_seconds(text: str) -> float | None:
 
 
 def _meant_duration(text: str, option: str) -> str:
-    """What to write instead, where that can be guessed."""
+    """Suggest the intended duration if it can be guessed."""
     clock = _CLOCK.fullmatch(text.strip())
     if clock is not None:
         hours, minutes, seconds = clock[1], clock[2], clock[3]
@@ -77,7 +77,7 @@ def _meant_duration(text: str, option: str) -> str:
 
 
 def parse_share(text: str, option: str) -> float:
-    """The fraction meant by `2%` or `0.02`."""
+    """Return the fraction written as `2%` or `0.02`."""
     body = text.strip()
     try:
         share = float(body[:-1]) / 100 if body.endswith("%") else float(body)
@@ -91,7 +91,7 @@ def parse_share(text: str, option: str) -> float:
 
 
 def duration(ns: float) -> str:
-    """Three digits and a unit: `456 µs`, `1.23 ms`, `12.0 s`."""
+    """Format with three digits and a unit: `456 µs`, `1.23 ms`, `12.0 s`."""
     if ns < 0.9995 * NS_PER_US:
         return f"{ns:.0f} ns"
     for scale, unit in UNITS[1:]:
@@ -101,24 +101,24 @@ def duration(ns: float) -> str:
 
 
 def quantity(value: float) -> str:
-    """Three digits or the whole number: `0.25`, `0.0021`, `49.9`, `12,345`."""
+    """Format with three digits, or as a whole number: `0.25`, `0.0021`, `49.9`, `12,345`."""
     return "0" if value == 0 else _three_digits(value)
 
 
 def rough(value: float) -> str:
-    """Two digits or the whole number, without needless zeros: `7.9`, `8`, `64`, `1,024`."""
+    """Format with two digits, or as a whole number, without trailing zeros: `7.9`, `8`, `64`, `1,024`."""
     return significant(value, 2)
 
 
 def significant(value: float, digits: int) -> str:
-    """So many digits or the whole number, without needless zeros and never in powers of ten."""
+    """Format with this many digits, or as a whole number, without trailing zeros or powers of ten."""
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded value
     text = f"{value:,.{max(0, digits - 1 - exponent)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def small(value: float) -> str:
-    """Of a difference between values: as a quantity, or where that were only zeros `1.2·10⁻⁷`."""
+    """Format a difference like a quantity, or as `1.2·10⁻⁷` if that would show only zeros."""
     if not 0 < abs(value) < 0.0001:
         return quantity(value)
     digits, _, exponent = f"{value:.1e}".partition("e")
@@ -134,12 +134,12 @@ def _three_digits(value: float) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Without needless digits, and never in powers of ten: `0.25`, `40`, `12,500`."""
+    """Format without trailing zeros or powers of ten: `0.25`, `40`, `12,500`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else significant(value, 6)
 
 
 def share(part: float) -> str:
-    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`; 0 % is nothing of it and 100 % all of it."""
+    """Format a fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`; `0 %` and `100 %` are exact."""
     percent = part * 100
     if percent == 0:
         return "0 %"

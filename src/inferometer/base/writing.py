@@ -1,4 +1,4 @@
-"""Every file we write goes through here: whole or not at all, and what stands in the way is said in a sentence."""
+"""Atomic writing of files; every failure becomes an error with a remedy."""
 
 import errno
 import os
@@ -12,22 +12,22 @@ from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.text import to_stderr
 from inferometer.base.units import NS_PER_S, monotonic_ns
 
-_OTHER_DISK = "make room on that disk, or give a name on another one"
+_OTHER_DISK = "free space on that disk, or choose a path on another disk"
 _REMEDIES = {
     errno.ENOSPC: _OTHER_DISK,
     errno.EDQUOT: _OTHER_DISK,
-    errno.EFBIG: "raise the limit on the size of files with ulimit -f",
-    errno.EROFS: "that disk can only be read: give a name on another one",
-    errno.EACCES: "give a name in a folder that you may write to",
-    errno.EPERM: "give a name in a folder that you may write to",
+    errno.EFBIG: "raise the file size limit with ulimit -f",
+    errno.EROFS: "that disk is read-only: choose a path on another disk",
+    errno.EACCES: "choose a folder that you can write to",
+    errno.EPERM: "choose a folder that you can write to",
     errno.EISDIR: "give the name of a file",
-    errno.ENOTDIR: "give a name in a folder",
-    errno.ENOENT: "make its folder first",
+    errno.ENOTDIR: "choose a path in an existing folder",
+    errno.ENOENT: "create its folder first",
     errno.ENAMETOOLONG: "give a shorter name",
 }
-"""By what the system says is wrong."""
+"""Remedies by errno."""
 
-READER_S = 60.0  # for somebody to read a named pipe
+READER_S = 60.0  # for a reader to open a named pipe
 NOTICE_S = 1.0
 
 SCREEN = "standard output"
@@ -36,14 +36,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def unwritten(path: object, error: OSError) -> LocalError:
-    """The sentence for a file that could not be written."""
+    """Return the error for a file that could not be written."""
     remedy = _REMEDIES.get(error.errno or 0, "check the folder and the space left")
     return LocalError(f"'{path}' could not be written: {error.strerror or error}", remedy=remedy)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Around whatever writes `path`: a full disk or a missing right becomes an error that names it."""
+    """Turn an OSError while writing `path` into an error that names it."""
     try:
         yield
     except OSError as error:
@@ -52,9 +52,9 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write instead: what is there when the block ends becomes `path`, and a block that fails leaves nothing.
+    """Yield a temporary path that replaces `path` when the block ends; if the block fails, remove it.
 
-    A pipe or a device is written to directly, and so is a file in a folder that takes no new ones.
+    A pipe or a device is written to directly, and so is a file in a folder that cannot hold new files.
     """
     with writing(path):
         if not _takes_neighbours(path):
@@ -68,9 +68,9 @@ def replacing(path: Path) -> Iterator[Path]:
         target = path.resolve()
         partial = target.with_name(
             f".inferometer-{os.getpid()}.partial"
-        )  # its length does not depend on the name
+        )  # its length does not depend on the target's name
         try:
-            partial.unlink(missing_ok=True)  # a link of that name would lead the content elsewhere
+            partial.unlink(missing_ok=True)  # a link of that name would redirect the content
             yield partial
             partial.replace(target)
         finally:
@@ -78,11 +78,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _await_reader(path: Path) -> int:
-    """Open a named pipe for writing, which takes a reader; it is not waited for without a word, or for ever.
+    """Open a named pipe for writing once it has a reader; announce the wait, and give up after `READER_S`.
 
-    The pipe must stay open until all is written: its reader takes the last writer's close for the end.
+    The pipe must stay open until everything is written: its reader takes the last writer's close for the end.
     """
-    deadline, is_told = Deadline.after(READER_S, last_s=UNDO_LAST_S), False
+    deadline, is_announced = Deadline.after(READER_S, last_s=UNDO_LAST_S), False
     notice_ns = monotonic_ns() + round(NOTICE_S * NS_PER_S)
     while True:
         try:
@@ -90,14 +90,14 @@ def _await_reader(path: Path) -> int:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-        if not is_told and monotonic_ns() >= notice_ns:
-            is_told = True
+        if not is_announced and monotonic_ns() >= notice_ns:
+            is_announced = True
             to_stderr(f"Waiting for a reader of the named pipe '{path}'")
         try:
             deadline.sleep(0.05)
         except DeadlineError as late:
             raise LocalError(
-                f"'{path}' could not be written: it is a named pipe, and nobody opened it for reading {late}",
+                f"'{path}' could not be written: it is a named pipe, and no reader opened it {late}",
                 remedy="start its reader first, or give the name of a file",
             ) from late
 
@@ -109,36 +109,36 @@ def _takes_neighbours(path: Path) -> bool:
 
 
 def refuse_link(path: Path, option: str) -> None:
-    """Refuse a file that the user did not name where it is a symbolic link: the working directory may hold a cloned
-    repository, whose links lead anywhere."""
+    """Reject a symbolic link at a default path: a cloned repository in the working directory may contain links
+    anywhere."""
     if path.is_symlink():
         raise UsageError(
-            f"'{path}' is a symbolic link, which is followed only if you name it",
+            f"'{path}' is a symbolic link, which is followed only if you name it explicitly",
             remedy=f"remove it, or name the file with {option}",
         )
 
 
 def drop_link(path: Path) -> None:
-    """Remove a symbolic link that has the name of one of several files whose names are ours."""
+    """Remove a symbolic link whose name is one of our own output files."""
     with writing(path):
         if path.is_symlink():
             path.unlink()
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Text as UTF-8; what UTF-8 does not have becomes a question mark."""
+    """Write text as UTF-8, replacing unencodable characters by question marks."""
     with replacing(path) as place:
         place.write_bytes(content.encode("utf-8", "replace") if isinstance(content, str) else content)
 
 
 class Outputs:
-    """Several files and the screen: one that cannot be written keeps none of the others from being written."""
+    """Several output files and the screen: a failure of one does not stop the others."""
 
     def __init__(self) -> None:
         self._failed: dict[object, LocalError] = {}
 
     def attempt(self, path: object, write: Callable[[], object]) -> None:
-        """Write, now or never; another attempt at the same path makes up for an earlier one."""
+        """Write now and remember a failure; another attempt at the same path replaces an earlier one."""
         self._failed.pop(path, None)
         try:
             write()
@@ -150,17 +150,17 @@ class Outputs:
             self._failed[path] = unwritten(path, error)
 
     def file(self, path: str | Path | None, write: Callable[[Path], object]) -> None:
-        """Write a file, if one is asked for."""
+        """Write a file if a path is given."""
         if path is not None:
             place = Path(path)
             self.attempt(place, lambda: write(place))
 
     def has(self, path: object) -> bool:
-        """Whether no attempt at it has failed."""
+        """Return whether no attempt at this path has failed."""
         return path not in self._failed
 
     def settle(self) -> None:
-        """LocalError if something is not written."""
+        """Raise LocalError if any output failed."""
         failed = list(self._failed.values())
         if len(failed) == 1:
             raise failed[0]
@@ -168,11 +168,11 @@ class Outputs:
             raise LocalError("; ".join(error.message for error in failed), remedy=failed[0].remedy)
 
 
-# --- before the load starts
+# --- checks before the load starts
 
 
 def writable(*paths: str | Path | None) -> None:
-    """Refuses a report file that could not be written later; changes nothing on the disk. None is not asked for."""
+    """Reject report files that could not be written later, without changing the disk. None paths are skipped."""
     for path in [Path(path) for path in paths if path is not None]:
         try:
             _try_to_write(path)
@@ -185,7 +185,7 @@ def _try_to_write(path: Path) -> None:
     if path.is_dir():
         raise _refusal(path, "it is a folder", "give the name of a file")
     if not folder.exists():
-        raise _refusal(path, f"the folder '{folder}' does not exist", f"make it with: mkdir -p {folder}")
+        raise _refusal(path, f"the folder '{folder}' does not exist", f"create it with: mkdir -p {folder}")
     if not folder.is_dir():
         raise _refusal(path, f"'{folder}' is not a folder", "give another name")
     _check_open(path.resolve())
@@ -197,10 +197,10 @@ def _refusal(path: Path, reason: str, remedy: str) -> UsageError:
 
 def _check_open(target: Path) -> None:
     if target.exists():
-        if target.is_file():  # opening a pipe or a device could wait for its reader, or take it away from it
+        if target.is_file():  # opening a pipe or a device could block, or disturb its reader
             os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
         return
-    # A signal between the two would leave an empty file there.
+    # A signal between the two calls would leave an empty file behind.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))

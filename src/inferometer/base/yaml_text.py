@@ -1,26 +1,26 @@
-"""YAML that others wrote, read in bounded time and memory.
+"""YAML from others, read in bounded time and memory.
 
-Two things in YAML grow without bound: a reference stands for all it refers to, so a few lines can stand for billions of
-values, and merging (`<<`) writes them out while the document is built; and numbers in base 60 take quadratic time.
-Both are checked on the parsed nodes, before values are made of them.
+Two things in YAML grow without bound. A reference repeats everything it refers to, so a few lines can represent
+billions of values, and merging (`<<`) expands them while the document is built. Numbers in base 60 take quadratic time.
+Both are checked on the parsed nodes, before values are built from them.
 """
 
 import re
 from typing import Any
 
 MOST_VALUES = 100_000
-"""Of a document, everything counted as often as it is referred to."""
+"""Most values of a document, counting each one as often as it is referenced."""
 DEEPEST = 64
-"""Brackets inside each other."""
+"""Most nested brackets."""
 _BRACKET = re.compile(r"[\[\]{}]")
 _LONGEST_NUMBER = 400
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What PyYAML raises besides its own errors, for example for `!!bool maybe` and `!!timestamp x`."""
+"""Exceptions that PyYAML raises besides its own, for example for `!!bool maybe` and `!!timestamp x`."""
 
 
 class YamlError(ValueError):
-    """The text is not YAML, or stands for too much; `line` counts from 1, and is None where no line is to blame."""
+    """The text is not YAML, or expands too far; `line` counts from 1, and is None if no line is at fault."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason if line is None else f"line {line}: {reason}")
@@ -29,8 +29,8 @@ class YamlError(ValueError):
 
 
 def load_yaml(text: str) -> Any:
-    """The document, or a YamlError and nothing else."""
-    import yaml  # takes its time
+    """Load a document, raising only YamlError."""
+    import yaml  # slow to import
 
     try:
         _check_depth(text)
@@ -53,7 +53,7 @@ def load_yaml(text: str) -> Any:
 
 
 def _check_depth(text: str) -> None:
-    """Before parsing: with many open brackets on a line PyYAML goes through all of them at every character."""
+    """Check the depth before parsing: PyYAML revisits every open bracket at every character."""
     depth = 0
     for found in _BRACKET.finditer(text):
         depth += 1 if found[0] in "[{" else -1
@@ -62,26 +62,26 @@ def _check_depth(text: str) -> None:
 
 
 def _check(root: Any) -> None:
-    """Refuses a document that stands for too many values, or contains itself."""
+    """Reject a document that expands to too many values, or contains itself."""
     sizes: dict[int, int] = {}
 
     def size(node: Any) -> int:
         if isinstance(node.value, str):
             if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
                 raise YamlError(
-                    f"a number may have {_LONGEST_NUMBER} characters, and this one has {len(node.value):,}",
+                    f"a number has {len(node.value):,} characters, more than the limit of {_LONGEST_NUMBER}",
                     _line(node.start_mark),
                 )
             return 1
         if id(node) not in sizes:
-            sizes[id(node)] = MOST_VALUES  # until it is known: a value that contains itself has no end
+            sizes[id(node)] = MOST_VALUES  # until known: a value that contains itself is infinite
             total = 1
             for part in node.value:
                 total += size(part[0]) + size(part[1]) if isinstance(part, tuple) else size(part)
             sizes[id(node)] = total
         if sizes[id(node)] >= MOST_VALUES:
             raise YamlError(
-                f"it stands for more than {MOST_VALUES:,} values, with what its references refer to",
+                f"it expands to more than {MOST_VALUES:,} values through its references",
                 _line(node.start_mark),
             )
         return sizes[id(node)]

@@ -1,4 +1,4 @@
-"""Where the server is that the options ask for."""
+"""The server's address according to the options."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from inferometer.services.address import LOCAL, Address, maybe_server_path, read
 from inferometer.services.endpoint import CONTROL_TIMEOUT_S, Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS
 
-SHORTEST_CONTROL_S = 1.0  # a limit for requests may be that of an SLO, which holds for no control call
+SHORTEST_CONTROL_S = 1.0  # a request timeout may be an SLO limit, which does not apply to control calls
 
 
 def address(options: Options) -> Endpoint:
-    """Where the server is; without an address, where such a server usually is on this machine."""
+    """Return the server's address, or the usual local address of such a server if none is given."""
     port = _usual_port(options)
     endpoint = parse_endpoint(options.url or f"{LOCAL}:{port}", default_port=port, tls=options.tls)
     is_secure = options.protocol == "grpc" and options.grpc_tls
@@ -27,9 +27,9 @@ def _usual_port(options: Options) -> int:
 
 
 def connection_to(options: Options, endpoint: Endpoint | None = None) -> Connection:
-    """For control calls to this endpoint, or to the address: none takes longer than a request may.
+    """Open a connection for control calls, which take no longer than a request may.
 
-    From here on the secrets among the options are masked in what servers answer.
+    From here on, secrets among the options are masked in server answers.
     """
     bodies = (secret for body in options.bodies for secret in body_secrets(body))
     GIVEN.add(_secrets(options), bodies)
@@ -39,7 +39,7 @@ def connection_to(options: Options, endpoint: Endpoint | None = None) -> Connect
 
 
 def _secrets(options: Options) -> Iterator[str]:
-    """Yield the values of headers, keys in queries, and parameters with the name of a secret."""
+    """Yield the values of headers, keys in queries, and parameters named as secrets."""
     yield from header_secrets(options.headers)
     for address in (options.url, options.metrics_url, options.path, options.endpoint):
         yield from query_secrets(address or "")
@@ -48,22 +48,22 @@ def _secrets(options: Options) -> Iterator[str]:
             yield value
 
 
-# --- as our own commands read it
+# --- addresses in our own commands
 
 
 def written_address(options: Options) -> Address:
-    """What the user wrote, taken apart."""
+    """Parse the address that the user wrote."""
     return read_address(LOCAL if options.url is None else options.url)
 
 
 def model_in(url: str | None, kind: str) -> str:
-    """The model that stands in the path of an address of a server of this kind."""
+    """Return the model named in the path of an address, if a server of this kind has such paths."""
     known = None if url is None else maybe_server_path(read_address(url).path.rstrip("/"))
     return known.model if known is not None and kind in known.kinds else ""
 
 
 def url_of(options: Options, written: Address, path: str = "") -> str:
-    """The address with another path, as `address` understands it: it knows the schemes http and https."""
+    """Return the address with another path, in the http or https form that `address` understands."""
     if options.grpc_tls and not written.scheme:
         written = written._replace(scheme="grpcs" if options.protocol == "grpc" else "https")
     return written.url(_usual_port(options), path)
@@ -74,21 +74,21 @@ def host_and_port(options: Options, written: Address) -> str:
 
 
 def with_scheme(options: Options, written: Address) -> Options:
-    """What the scheme says of the protocol, and whether it agrees with what else is asked."""
+    """Set the protocol from the scheme, after checking that it agrees with the other options."""
     kind = options.service_kind
     if written.is_grpc and options.protocol == "http" and "protocol" in options.given:
         raise UsageError(
-            f"the address '{options.url}' is one of gRPC, and HTTP is asked for",
-            remedy="leave out one of them",
+            f"the address '{options.url}' uses gRPC, but the options request HTTP",
+            remedy="remove one of them",
         )
     if written.is_grpc and kind != AUTO and "grpc" not in KINDS[kind].ports:
         raise UsageError(
-            f"the address '{options.url}' is one of gRPC, which --service-kind {kind} does not speak",
-            remedy="write http:// or https:// before it",
+            f"the address '{options.url}' uses gRPC, which --service-kind {kind} does not support",
+            remedy="start the address with http:// or https://",
         )
     if options.grpc_tls and written.scheme in ("http", "grpc"):
         raise UsageError(
-            f"the address '{options.url}' is one without TLS, and --tls asks for it",
-            remedy=f"write {written.scheme}s:// before it, or leave out --tls",
+            f"the address '{options.url}' does not use TLS, but --tls requires it",
+            remedy=f"start the address with {written.scheme}s://, or remove --tls",
         )
     return changed(options, protocol="grpc") if written.is_grpc else options

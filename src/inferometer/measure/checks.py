@@ -1,8 +1,8 @@
-"""Options that can be measured: values and combinations that cannot work are refused before any load starts.
+"""Validation of options: values and combinations that cannot work are rejected before any load starts.
 
-Each value is checked when it is given: a word when it is read, a value of Python code in `changed`. Each combination is
-checked when it is made. Rules that concern one service kind stand in its row of `services.kind.KINDS`; a dialect that
-is stricter about a kind hands in its own.
+Each value is checked when it is given: a word when it is parsed, a value from Python code in `changed`. Each
+combination is checked when it is made. Rules for one service kind are in its row of `services.kind.KINDS`; a dialect
+that is stricter about a kind passes its own.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ LOAD_MODES = (
 )
 _RANGES = ("concurrency", "request_rate")
 DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load")
-AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
+AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they define the number of requests
 STABILITY_OPTIONS = frozenset((*WINDOWS, "request_count"))
-"""Fields of the classic way to end a level; to give one is to ask for it."""
+"""Fields of the classic stopping rule; giving one of them selects that rule."""
 
 
 def option_name(field: str) -> str:
-    """How the option of a field is written."""
+    """Return the command line name of a field's option."""
     row = _BY_FIELD[field]
     return (row.names or row.own or (field,))[0]
 
@@ -56,7 +56,7 @@ def _needs_model(kind: str) -> bool:
 
 
 def _is_without_grpc(given: Given) -> bool:
-    """An address that is yet to be asked may speak it."""
+    """Return whether gRPC is ruled out; an address of unknown kind may still support it."""
     return not is_grpc(given) and kind_of(given) != AUTO
 
 
@@ -65,7 +65,7 @@ def _is_old(given: Given) -> bool:
 
 
 def _is_open(given: Given) -> bool:
-    """Whether the range asked for has no end."""
+    """Return whether the requested range is unbounded."""
     if "old_sweep" in given and given.get("old_end", 0) == 0:
         return True
     return any(field in given and given[field].end == 0 for field in _RANGES)
@@ -88,7 +88,7 @@ def _latency_limit(given: Given) -> int:
     return int(given.get("latency_limit_ms", 0))
 
 
-# --- rules that hold for several fields alike
+# --- rules shared by several fields
 
 
 def _old_with(field: str) -> Rule:
@@ -102,7 +102,7 @@ def _no_count_with(field: str) -> Rule:
     return Rule(
         lambda a: _counts(a) > 0 and field in a,
         f"request-count not supported with {option_name(field)}",
-        "leave it out: this load ends by itself",
+        "remove it: this load has a fixed length",
     )
 
 
@@ -131,7 +131,7 @@ def _one_value_with_mpi(field: str) -> Rule:
 def _needs_ray(field: str) -> Rule:
     return Rule(
         lambda a: field in a and "ray" not in a,
-        f"{option_name(field)} is for clients on a Ray cluster.",
+        f"{option_name(field)} requires clients on a Ray cluster",
         "give its address with --ray, or --ray local",
     )
 
@@ -139,7 +139,7 @@ def _needs_ray(field: str) -> Rule:
 def _no_authorization_with(field: str) -> Rule:
     return Rule(
         lambda a: field in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ())),
-        f"--{field.replace('_', '-')} and a header Authorization are given. Give one of them.",
+        f"--{field.replace('_', '-')} and an Authorization header are mutually exclusive. Give only one.",
     )
 
 
@@ -147,7 +147,7 @@ RULES = (
     Rule(
         lambda a: not a.get("model") and _needs_model(kind_of(a)),
         "Failed to parse -m (model name). The value must be specified.",
-        "write its name after the address, or give it with --model",
+        "write its name after the address, or use --model",
     ),
     Rule(
         lambda a: sum(field in a for field in LOAD_MODES) > 1,
@@ -158,21 +158,21 @@ RULES = (
     Rule(
         lambda a: "streaming" in a and _is_without_grpc(a) and kind_of(a) not in ("triton_c_api", "openai"),
         "Streaming is only allowed with gRPC protocol and Triton C API.",
-        "add --grpc, with the server's gRPC port",
+        "add --grpc and use the server's gRPC port",
     ),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
-        "--connections is only for gRPC: over HTTP each request in flight has a connection of its own.",
+        "--connections applies only to gRPC: over HTTP each request in flight has its own connection.",
     ),
     Rule(
         lambda a: "output_tokens" in a and _has_pairs(a),
-        "--prompt-tokens says how long the answers are, and so does --output-tokens.",
-        "leave --output-tokens out",
+        "--prompt-tokens already sets output lengths and conflicts with --output-tokens",
+        "remove --output-tokens",
     ),
     Rule(
         lambda a: "data.unique_prompts" in a and "data.repeat_prompts" in a,
-        "--unique-prompts and --repeat-prompts are opposites.",
-        "give one of them",
+        "--unique-prompts and --repeat-prompts are mutually exclusive",
+        "remove one of them",
     ),
     Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
     Rule(
@@ -182,7 +182,7 @@ RULES = (
     Rule(
         lambda a: a.get("grpc_compression", "none") != "none" and _is_without_grpc(a),
         "Using compression algorithm is only allowed with gRPC protocol.",
-        "add --grpc, with the server's gRPC port",
+        "add --grpc and use the server's gRPC port",
     ),
     Rule(
         lambda a: _is_open(a) and _latency_limit(a) == 0,
@@ -197,7 +197,7 @@ RULES = (
     Rule(
         lambda a: "binary_search" in a and _is_open(a),
         "The end of the search range cannot be 0 for binary search mode.",
-        "give the highest level",
+        "give an upper limit",
     ),
     Rule(
         lambda a: "binary_search" in a and _runs_down(a),
@@ -212,12 +212,12 @@ RULES = (
     Rule(
         lambda a: "periodic_concurrency" in a and kind_of(a) not in ("triton", AUTO),
         "The --periodic-concurrency-range option is only supported with --service-kind triton.",
-        "load with -c instead",
+        "use -c instead",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "profile_export" not in a,
         "Must provide --profile-export-file when using the --periodic-concurrency-range option.",
-        "name a new file with it",
+        "name a new file for it",
     ),
     Rule(
         lambda a: "request_parameters" in a and _is_without_grpc(a),
@@ -245,7 +245,7 @@ RULES = (
     Rule(
         lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", "openai", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
-        "leave it out",
+        "remove it",
     ),
     Rule(
         lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
@@ -253,7 +253,7 @@ RULES = (
     ),
     Rule(
         lambda a: "max_outstanding" in a and not any(field in a for field in DUE),
-        "--max-outstanding is for requests that are due at a time. Give --rate; by -c nothing is sent too early.",
+        "--max-outstanding applies only to scheduled requests. Use it with --rate; -c limits requests in flight.",
     ),
     Rule(
         lambda a: (
@@ -262,66 +262,66 @@ RULES = (
                 field in a for field in ("periodic_concurrency", "session_concurrency", "sequence_length")
             )
         ),
-        "--cancel-after is for requests that stand alone: a cancelled one would leave its sequence, session or ramp "
+        "--cancel-after applies only to independent requests: cancelling one would leave its sequence, session or ramp "
         "without an answer",
-        "leave it out",
+        "remove it",
     ),
     Rule(
         lambda a: (
             "cancel_after_s" in a and (kind_of(a) == "triton_c_api" or ("streaming" in a and is_grpc(a)))
         ),
-        "--cancel-after ends the connection or the call of a request, and this one shares its stream with others",
-        "leave it out, or measure over HTTP",
+        "--cancel-after closes the connection or call of a request, but here several requests share one stream",
+        "remove it, or measure over HTTP",
     ),
     Rule(
         lambda a: (
             "warmup_s" in a and any(field in a for field in ("periodic_concurrency", "session_concurrency"))
         ),
-        "--warmup needs a load that can go on: -c or -r.",
+        "--warmup requires a continuous load: -c or -r.",
     ),
     Rule(
         lambda a: a.get("ramp_s", 0) > 0 and (_counts(a) > 0 or any(field in a for field in LOAD_MODES[1:])),
-        "--ramp spreads the starts of users who go on for as long as is measured: -c without -n.",
-        "leave it out, or measure for a time with -c and -d",
+        "--ramp staggers the start of users in a timed measurement: use it with -c and without -n",
+        "remove it, or measure for a fixed time with -c and -d",
     ),
     *map(_no_authorization_with, ("api_key_env", "api_key_file")),
     Rule(
         lambda a: "api_key_env" in a and "api_key_file" in a,
-        "--api-key-env and --api-key-file are given. Give one of them.",
+        "--api-key-env and --api-key-file are mutually exclusive. Give only one.",
     ),
     Rule(
         lambda a: "quiet" in a and "verbose" in a,
-        "--quiet and -v contradict each other. Give one of them.",
+        "--quiet and -v are mutually exclusive. Give only one.",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
         "--model-repository should not be empty with --service-kind triton_c_api.",
-        "give the folder of the models",
+        "give the folder that contains the models",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
         "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
-        "leave one of them out",
+        "remove one of them",
     ),
     Rule(
         lambda a: kind_of(a) != "dynamic_grpc" and any(field in a for field in ("grpc_method", "proto")),
-        "--grpc-method and --proto are for --service-kind dynamic_grpc.",
-        "name the method with --grpc-method, and no other kind",
+        "--grpc-method and --proto are only supported with --service-kind dynamic_grpc",
+        "use that kind, or remove them",
     ),
     Rule(
         lambda a: "session_concurrency" in a and kind_of(a) != "openai",
         "The --session-concurrency option is only supported with --service-kind openai.",
-        "give that as well, or load with -c",
+        "add --service-kind openai, or use -c",
     ),
     Rule(
         lambda a: "session_concurrency" in a and _counts(a) > 0,
         "request-count not supported with --session-concurrency: every session is played once.",
-        "leave it out",
+        "remove it",
     ),
     Rule(
         lambda a: "session_concurrency" in a and a.get("warmup_request_count", 0) > 0,
         "warmup-request-count not supported with --session-concurrency: every session is played once.",
-        "leave it out",
+        "remove it",
     ),
     Rule(
         lambda a: "session_concurrency" in a and not names_data(a),
@@ -331,26 +331,26 @@ RULES = (
     *map(_needs_ray, ("clients", "client_resources")),
     Rule(
         lambda a: "ray" in a and a.get("shared_memory", "none") != "none",
-        "--shared-memory is for a server on the machine that sends, and with --ray other machines do.",
-        "leave one of them out",
+        "--shared-memory requires a server on the sending machine; with --ray, other machines send the requests",
+        "remove one of them",
     ),
     Rule(
         lambda a: "ray" in a and kind_of(a) == "triton_c_api",
-        "--service-kind triton_c_api is a server inside of the one client, and with --ray there are several.",
-        "leave one of them out",
+        "--service-kind triton_c_api runs the server inside a single client, but --ray starts several clients",
+        "remove one of them",
     ),
 )
 
 
 KindRules = Mapping[str, tuple[Rule, ...]]
-"""By service kind, rules that hold instead of those in its row."""
+"""Rules by service kind that replace those in its row."""
 
 
 def check(given: Given, kind_rules: KindRules | None = None) -> None:
-    """Refuses the first combination that cannot work."""
+    """Reject the first combination that cannot work."""
     name = kind_of(given)
     kind = KINDS.get(name)
-    if kind is not None and "http" not in kind.ports:  # the default is no choice then
+    if kind is not None and "http" not in kind.ports:  # the default protocol is not available then
         given = {"protocol": next(iter(kind.ports)), **given}
     own = () if kind is None else kind.rules
     for rule in (*RULES, *(own if kind_rules is None else kind_rules.get(name, own))):
@@ -359,7 +359,7 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
     for field in () if kind is None else kind.refused:
         if field in given:
             raise UsageError(
-                f"{option_name(field)} has no meaning with --service-kind {name}", remedy="leave it out"
+                f"{option_name(field)} is not supported with --service-kind {name}", remedy="remove it"
             )
     if "shape_load" in given:
         from inferometer.load.plan import parse_shape
@@ -378,7 +378,7 @@ def make(
     kind_rules: KindRules | None = None,
     is_lenient: bool = False,
 ) -> Options:
-    """The options that a command line gives; `defaults` are the command's own. Lenient ones may be without effect."""
+    """Build the options of a command line on top of the command's `defaults`. Lenient options may have no effect."""
     check(given, kind_rules)
     for field in given:
         if (refusal := _BY_FIELD[field].unsupported(option_name(field))) is not None:
@@ -407,7 +407,7 @@ def _fields(values: Mapping[str, Any], prefix: str, cls: type) -> dict[str, Any]
 
 
 def _sources(given: tuple[str, ...]) -> tuple[str, ...]:
-    """random is what is sent when nothing else is asked for; saying it adds nothing."""
+    """Drop random, which is the default source."""
     chosen = tuple(source for source in given if source != "random")
     if "zero" in chosen:
         return ("zero",)
@@ -415,9 +415,9 @@ def _sources(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def changed(options: Options, **changes: Any) -> Options:
-    """The options with other values, which count as given; None takes an option back.
+    """Return the options with changed values, which count as given; None resets an option.
 
-    What Python code gives is checked as if it were written on a command line.
+    Values from Python code are checked like those on a command line.
     """
     plain = Options()
     values = {name: getattr(plain, name) if value is None else value for name, value in changes.items()}
@@ -427,7 +427,7 @@ def changed(options: Options, **changes: Any) -> Options:
     for name, value in _single(options, changes):
         given.discard(name)
         if value is None or value is False or value in ((), "", {}):
-            continue  # how Python code says that it is not given
+            continue  # Python code's way to leave an option unset
         given.add(name)
         row = _BY_FIELD.get(name)
         if row is not None and row.values is not None and row.combine is None:
@@ -438,7 +438,7 @@ def changed(options: Options, **changes: Any) -> Options:
 
 
 def _single(options: Options, changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every change by field; of a part, those of its fields that differ from before."""
+    """Yield every change by field; for a part, only the fields that differ."""
     for name, value in changes.items():
         if name not in PARTS:
             yield name, value
@@ -450,24 +450,24 @@ def _single(options: Options, changes: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def with_api_key(options: Options) -> Options:
-    """The options with the key as a header; the key itself is never kept with a result, and no message shows it."""
+    """Return the options with the key as a header; the key is never stored with a result or shown in a message."""
     if options.api_key_env is not None:
         key = os.environ.get(options.api_key_env, "")
         refusal = UsageError(
-            f"The environment variable '{options.api_key_env}' holds no key",
+            f"The environment variable '{options.api_key_env}' does not contain a key",
             remedy=f"set it: export {options.api_key_env}=...",
         )
     elif options.api_key_file is not None:
         key = _key_in(options.api_key_file)
         refusal = UsageError(
-            f"The file '{options.api_key_file}' holds no key",
-            remedy="write the key into it, alone on one line",
+            f"The file '{options.api_key_file}' does not contain a key",
+            remedy="put the key in it, on a single line",
         )
     else:
         return options
     if not key or not key.isascii() or not key.isprintable():
         raise refusal
-    headers = (*options.headers, ("authorization", f"Bearer {key}"))  # names of gRPC metadata are lower case
+    headers = (*options.headers, ("authorization", f"Bearer {key}"))  # gRPC metadata names are lower case
     given = options.given - {"api_key_env", "api_key_file"}
     return dataclasses.replace(options, headers=headers, api_key_env=None, api_key_file=None, given=given)
 
@@ -479,35 +479,35 @@ def _key_in(path: str) -> str:
 
 
 def check_model(options: Options, model: ModelSpec) -> None:
-    """Refuses what this model cannot do."""
+    """Reject options that this model does not support."""
     is_sequence = model.any_sequence
     if options.batch is not None and options.batch > 1:
         if model.max_batch_size == 0:
             raise UsageError(
                 "can not specify batch size > 1 as the model does not support batching",
-                remedy=f"leave out -b {options.batch}, or give '{model.name}' a max_batch_size above 0",
+                remedy=f"remove -b {options.batch}, or give '{model.name}' a max_batch_size above 0",
             )
         if options.batch > model.max_batch_size and not options.is_lenient:
             raise UsageError(
-                f"-b {options.batch} is more than '{model.name}' takes, whose max_batch_size is "
+                f"-b {options.batch} exceeds the max_batch_size of '{model.name}', which is "
                 f"{model.max_batch_size}",
-                remedy=f"give -b {model.max_batch_size} or less",
+                remedy=f"use -b {model.max_batch_size} or less",
             )
         if is_sequence:
             raise UsageError(
                 "can not specify batch size > 1 when using a sequence model",
-                remedy=f"leave out -b {options.batch}",
+                remedy=f"remove -b {options.batch}",
             )
     if model.is_decoupled and not options.streaming:
         raise UsageError(
             "Decoupled models must be run with `--async` and `--streaming` and either `-i grpc` or "
             "`--service-kind=triton_c_api`",
-            remedy="" if options.is_lenient else "add --grpc --streaming, with the server's gRPC port",
+            remedy="" if options.is_lenient else "add --grpc --streaming and use the server's gRPC port",
         )
     if is_sequence:
         if options.fixed_schedule:
             raise UsageError(
-                "a fixed schedule gives each step its time, and sequences give it another",
+                "a fixed schedule sets the time of each step, which conflicts with the order of a sequence",
                 remedy="use --replay or --request-intervals for a sequence model",
             )
         _check_sequences(options)

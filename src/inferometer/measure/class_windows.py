@@ -1,4 +1,4 @@
-"""The classes of traffic of a level while it is measured: the same windows as the whole, of each class alone."""
+"""Traffic classes of a level during its measurement: the same windows as the whole level, per class."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.slo import began_ns
 from inferometer.stats.windows import Expense, Lateness, Window, WindowRules, figures, has_answers
 
-SEPARATOR = "\0"  # between the number of a class and the name of its model, in the counters of all
+SEPARATOR = "\0"  # between class number and model name in the combined counters
 
 
 def of_class(number: int, counters: Snapshot) -> Snapshot:
-    """The counters as they stand among those of all classes."""
+    """Mark the counters with the number of their class."""
     return {(f"{number}{SEPARATOR}{name}", version): row for (name, version), row in counters.items()}
 
 
 def part_of(number: int, counters: Snapshot) -> Snapshot:
-    """The counters of one class among those of all."""
+    """Return the counters of one class from the combined counters."""
     mark = f"{number}{SEPARATOR}"
     return {
         (name.removeprefix(mark), version): row
@@ -39,8 +39,8 @@ def part_of(number: int, counters: Snapshot) -> Snapshot:
 def rules_of(
     settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] = (), cap: int | None = None
 ) -> WindowRules:
-    """How requests are counted; `classes` says of each class whether its requests are due at a time, `cap` how many may
-    be outstanding."""
+    """Return the counting rules; `classes` says for each class whether its requests have due times, `cap` limits the
+    outstanding requests."""
     return WindowRules(
         is_open=is_open,
         has_tokens=settings.has_tokens,
@@ -66,7 +66,7 @@ class ClassCourse:
     settings: ClassSettings
     point: LoadPoint
     readings: CounterReadings = field(default_factory=CounterReadings)
-    read: dict[int, CounterReading] = field(default_factory=dict)  # by when the whole reading was asked for
+    read: dict[int, CounterReading] = field(default_factory=dict)  # by request time of the combined reading
     figures: list[WindowFigures] = field(default_factory=list)
     outages: OutageWatch | None = None
     arrivals: Arrivals | None = None
@@ -74,7 +74,7 @@ class ClassCourse:
     steps: "ClassCourses | None" = None  # of visits
 
     def close(self, window: Window, whole: Window, expense: Expense, level_start_ns: int) -> Window:
-        """The window of this class, which ends with that of the whole."""
+        """Close the window of this class together with that of the whole level."""
         before, after = (
             None if reading is None else self.read.get(reading.asked_ns)
             for reading in (whole.before, whole.after)
@@ -90,7 +90,7 @@ class ClassCourse:
 
 
 class ClassCourses:
-    """All classes of a level; none where the traffic is of one kind."""
+    """All classes of a level; empty if the traffic is of one kind."""
 
     def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
         self._instrument = instrument
@@ -111,7 +111,7 @@ class ClassCourses:
         self._class_of_step = np.array(settings.class_of_step, dtype=np.int64)
 
     def begin(self, start_ns: int, schedule_ns: int, seen_ns: int) -> None:
-        """The level has started."""
+        """Start the level."""
         for row in self._classes:
             row.outages = OutageWatch(start_ns)
             if row.arrivals is not None:
@@ -120,7 +120,7 @@ class ClassCourses:
                 row.steps.begin(start_ns, schedule_ns, seen_ns)
 
     def read(self, reading: CounterReading) -> None:
-        """The counters of all were read just now."""
+        """Pass a reading of the combined counters to each class."""
         for row in self._classes:
             counters = part_of(row.number, reading.counters)
             if row.steps is not None:
@@ -131,14 +131,14 @@ class ClassCourses:
                 )
 
     def add(self, records: Records, seen_ns: int, outstanding: int) -> None:
-        """Requests that ended and were not added before."""
+        """Add requests that have ended since the last call."""
         for row, mine in self._of_each(records):
             row.readings.add(records.end_ns[mine], records.status[mine], seen_ns, outstanding)
             if row.steps is not None:
                 row.steps.add(records.where(mine), seen_ns, outstanding)
 
     def take(self, records: Records) -> None:
-        """Requests of the window that fills."""
+        """Add requests of the current window."""
         for row, mine in self._of_each(records):
             assert row.outages is not None
             latency_ns = records.end_ns - began_ns(records, is_open=self.is_due[row.number])
@@ -149,7 +149,7 @@ class ClassCourses:
     def close(
         self, window: Window, whole: Window, schedule_ns: int, seen_ns: int, level_start_ns: int
     ) -> tuple[Window, ...]:
-        """The windows of all classes, which are parts of the window, closed with that of the whole level."""
+        """Close the windows of all classes together with that of the whole level."""
         found = []
         for row, part in zip(self._classes, window.classes, strict=True):
             expense = self._expense(row, part, window.expense)
@@ -163,14 +163,15 @@ class ClassCourses:
         return tuple(found)
 
     def _expense(self, row: ClassCourse, part: Window, whole: Expense) -> Expense:
-        """Where workers are shared nobody knows what a class cost, and it has sent about what has ended."""
+        """Return the expense of a class. With shared workers its cost is unknown, and it sent about as many as
+        ended."""
         if whole.parts:
             own = whole.parts[row.number]
             return own if row.steps is None else replace(own, sent=own.visits)
         return Expense(elapsed_ns=whole.elapsed_ns, sent=part.ended_count)
 
     def _of_each(self, records: Records) -> Iterator[tuple[ClassCourse, NDArray[np.bool_]]]:
-        """The classes, and which of the requests are theirs."""
+        """Yield each class with a mask of its requests."""
         if not self._classes:
             return
         numbers = self._class_of_step[records.step]
@@ -179,13 +180,13 @@ class ClassCourses:
 
     @property
     def have_answered(self) -> bool:
-        """All that are loaded, each at least once."""
+        """Whether every loaded class has at least one successful answer."""
         return all(has_answers(row.figures) for row in self._classes if row.point.plan != Closed(0))
 
     def conclude(
         self, whole: RawLevel, counted: Sequence[Window], ended: int | None = None
     ) -> tuple[ClassFigures, ...]:
-        """The figures of every class, over the same windows as those of the whole; `ended` are all requests."""
+        """Return the figures of every class over the windows of the whole level; `ended` counts all requests."""
         if ended is None:
             ended = sum(part.ended_count for part in _request_windows(whole.whole))
         return tuple(self._figures(row, whole, counted, ended) for row in self._classes)
@@ -233,7 +234,7 @@ class ClassCourses:
 
 
 def _request_windows(window: Window) -> tuple[Window, ...]:
-    """The windows whose counts are requests: those of a class of visits are its steps."""
+    """Return the windows that count requests: those of a visits class are its steps."""
     if not window.classes:
         return (window,)
     return tuple(found for part in window.classes for found in _request_windows(part))

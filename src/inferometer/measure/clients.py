@@ -20,12 +20,12 @@ from inferometer.stats.watcher import Watcher
 AnyLoad = Workers | Clients
 
 CLASSES_PACE = Pace(HEAD_START_NS, HEAD_START_NS // 3, ROUND_NS)
-"""The pace of classes whose clients run on a cluster."""
+"""Pace of classes whose clients run on a cluster."""
 
 
 @contextmanager
 def open_ray(options: Options, watcher: Watcher) -> Iterator[RayProcess]:
-    """The cluster of --ray, with room for its clients."""
+    """Open the cluster of --ray with capacity for its clients."""
     assert options.ray is not None
     watcher.said(
         "starting a Ray cluster on this machine"
@@ -39,7 +39,7 @@ def open_ray(options: Options, watcher: Watcher) -> Iterator[RayProcess]:
 
 @contextmanager
 def start_clients(setup: Setup, job: ClientJob, ray: RayProcess) -> Iterator[Clients]:
-    """One client for each place that the cluster has for us, each with the workers of the job."""
+    """Start one client per slot on the cluster, each with the workers of the job."""
     total = ray.count * job.workers
     jobs = [replace(job, first=number * job.workers, total=total) for number in range(ray.count)]
     network = RayNetwork(ray, jobs)
@@ -58,7 +58,7 @@ def start_clients(setup: Setup, job: ClientJob, ray: RayProcess) -> Iterator[Cli
 
 
 def most_of(load: AnyLoad) -> int:
-    """How many workers there may be: one for each core of the clients."""
+    """Return the largest possible number of workers: one per core of the clients."""
     if isinstance(load, Clients) and isinstance(load.network, RayNetwork):
         return _most(load.network)
     return load.count
@@ -73,12 +73,12 @@ def _most_spools(setup: Setup, network: RayNetwork, total: int) -> int:
 
 
 def _check_address(setup: Setup, network: RayNetwork) -> None:
-    """An address that means this machine means another one to a client elsewhere."""
+    """Reject a loopback address if a client runs on another machine."""
     endpoint, client = setup.traffic.wiring.endpoint, network.maybe_elsewhere()
     if client is not None and is_loopback(endpoint.host):
         raise UsageError(
-            f"{endpoint.authority} means this machine, and {client.name} runs on another one, {client.place}",
-            remedy="give the server's address as the nodes of the cluster see it",
+            f"{endpoint.authority} is a loopback address, but {client.name} runs on another machine, {client.place}",
+            remedy="give an address at which the cluster's nodes reach the server",
         )
 
 

@@ -1,4 +1,4 @@
-"""From what was seen of a level to the level itself. Pure: windows and a decision in, figures and remarks out."""
+"""Conclusion of a level. Pure: windows and a decision in, figures and remarks out."""
 
 import errno
 import os
@@ -50,21 +50,21 @@ from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_o
 from inferometer.stats.verdict import is_precise
 from inferometer.stats.windows import Window
 
-SLACK = 0.02  # share by which rates may differ, and of a plan's time by which requests may be late at its end
+SLACK = 0.02  # tolerated relative difference of rates, and lateness at the end relative to the plan's time
 LEAST_NS = 50 * NS_PER_MS
-SLOWER = 3  # times a quick request's service that is no sign of a growing queue
-LAST = 0.1  # of the requests show how it ended
+SLOWER = 3  # multiple of a fast request's service time that does not indicate a growing queue
+LAST = 0.1  # share of the requests that shows how the level ended
 FEWEST = 5
-SLACK_COUNTED = 0.01  # share of the requests that others may add, or that may be missing, before it is said
+SLACK_COUNTED = 0.01  # tolerated share of requests that other clients add, or that the server did not count
 STOLEN_CORES = 0.05
-SPARE_FILES = 4  # left when a worker's files count as used up
+SPARE_FILES = 4  # free descriptors below which a worker's files count as used up
 _NO_FILE = os.strerror(errno.EMFILE)
 _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 
 
 @dataclass(slots=True)
 class _Span:
-    """How many there were, and from when to when."""
+    """Number of events, and the times of the first and last."""
 
     count: int = 0
     first_ns: int = 0
@@ -84,13 +84,13 @@ class _Span:
 
     @property
     def per_s(self) -> float:
-        """Between the first and the last; 0 when there is no time between them."""
+        """Rate between the first and the last; 0 if no time passed between them."""
         return (self.count - 1) * NS_PER_S / self.length_ns if self.length_ns else 0.0
 
 
 @dataclass(slots=True)
 class ScheduleTiming:
-    """When the requests of a plan that ends by itself were due and sent; fed with the records as they come."""
+    """Due and send times of a plan with a fixed number of requests, collected from its records."""
 
     due: _Span = field(default_factory=_Span)
     sent: _Span = field(default_factory=_Span)
@@ -100,7 +100,7 @@ class ScheduleTiming:
         self.sent.add(records.sent_ns[records.sent_ns > 0])
 
     def pressed(self, whole: Window) -> Note | None:
-        """Whether the requests at the end were still sent when due, and answered as fast as others."""
+        """Return a note if the last requests were sent late, or answered more slowly than others."""
         service = whole.service_ns
         if not service.count or whole.lag_ns is None:
             return None
@@ -111,7 +111,7 @@ class ScheduleTiming:
 
 
 def _at_the_end(durations: Series) -> float:
-    """The median of the last ones; `durations` in the order of ends."""
+    """Return the median of the last durations; `durations` is ordered by end."""
     return durations.last(max(FEWEST, round(LAST * durations.count))).percentile(50)
 
 
@@ -120,31 +120,31 @@ _UNSURE = (Note.NOT_PRECISE, Note.NOT_STABLE)
 
 @frozen
 class RawLevel:
-    """A level as it went."""
+    """A level as observed."""
 
     settings: LevelSettings
     point: LoadPoint
     decision: StopDecision
-    cold: Window | None  # left out at the start
-    whole: Window  # what counts, joined
-    were_counters_reset: bool  # of the server, in between
-    figures: Sequence[WindowFigures]  # of all windows
+    cold: Window | None  # excluded windows at the start
+    whole: Window  # all counted windows, joined
+    were_counters_reset: bool  # of the server, during the level
+    figures: Sequence[WindowFigures]  # of all windows, including excluded ones
     start_ns: int
     examples: Mapping[int, str]
     samples: tuple[Sample, ...] | None
     statistics_error: PeerError | None
     metrics_remarks: tuple[Remark, ...]
-    timing: ScheduleTiming | None = None  # of a schedule that ends by itself
+    timing: ScheduleTiming | None = None  # for a schedule that ends by itself
     host: HostUse | None = None
-    server_end: str = ""  # in words, if it ended by itself
-    clients: tuple[ClientFigures, ...] = ()  # where load came from several machines
+    server_end: str = ""  # how it ended, if it ended by itself
+    clients: tuple[ClientFigures, ...] = ()  # if the load came from several machines
     classes: tuple[ClassFigures, ...] = ()
-    first_round: Window | None = None  # of users who started one after the other, before the level
-    has_own_plan: bool = True  # a class that shares its workers with others has no rate of its own
+    first_round: Window | None = None  # of users with staggered starts, before the level
+    has_own_plan: bool = True  # False for a class that shares workers: it has no rate of its own
 
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
-    """By rate: it was the user's choice that requests wait before they are sent."""
+    """Return whether the user's options make open-loop requests wait before they are sent."""
     return isinstance(plan, Open) and (plan.cap is not None or settings.is_serial)
 
 
@@ -153,7 +153,7 @@ def latency_name(chosen: int | None) -> str:
 
 
 def conclude(raw: RawLevel) -> Level:
-    """The level with its figures and the remarks on them."""
+    """Build the level with its figures and remarks."""
     settings = raw.settings
     subject = Subject(
         model=settings.model,
@@ -168,7 +168,7 @@ def conclude(raw: RawLevel) -> Level:
     pressed = raw.timing.pressed(raw.whole) if raw.timing is not None and ended else None
     found = measurement(raw.whole, subject, was_reset=raw.were_counters_reset) if ended else None
     if found is not None and settings.classes:
-        found = replace(found, server=None)  # what the server counted is told of each class
+        found = replace(found, server=None)  # server counts are reported per class
     rates = None if found is None else _maybe_rates(raw, found)
     if found is not None and rates is not None and raw.timing is not None:
         found = _as_scheduled(raw, found, rates)
@@ -193,7 +193,7 @@ def conclude(raw: RawLevel) -> Level:
 
 
 def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
-    """A load that was not applied, or not answered as it was sent, does not show that it would keep a promise."""
+    """Judge the SLO. A load that was not applied or answered as requested does not show that it meets the SLO."""
     settings, found = raw.settings, level.measurement
     if settings.promise is None or not settings.judges_promise:
         return None
@@ -206,7 +206,7 @@ def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
 
 
 def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:
-    """By rate, what was asked, sent and answered."""
+    """Return the requested, sent and answered rates of an open loop."""
     point = raw.point
     if not is_all_open(point.plan) or not raw.has_own_plan:
         return None
@@ -222,7 +222,9 @@ def _as_scheduled(raw: RawLevel, found: Measurement, rates: Rates) -> Measuremen
     found = replace(found, send_per_s=rates.sent_per_s)
     if raw.settings.window_ns is None:
         return found
-    return replace(found, infer_per_s=Estimate(found.infer_per_s.value))  # it changes as asked: no interval
+    return replace(
+        found, infer_per_s=Estimate(found.infer_per_s.value)
+    )  # the load varies by design: no interval
 
 
 def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
@@ -231,11 +233,11 @@ def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
     return found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
 
 
-# --- remarks on a level beside its figures: what limited it, and what does not fit
+# --- remarks on a level: limits and contradictions
 
 
 def _text_remarks(found: Measurement) -> Iterator[Remark]:
-    """Answers of text that have no first token, or nothing but reasoning."""
+    """Remark on text answers without a first token, or with nothing but reasoning."""
     if found.blank_count:
         yield Remark(
             Note.EMPTY_ANSWERS, f"{found.blank_count:,} of {found.request_count:,} answers were empty"
@@ -244,12 +246,12 @@ def _text_remarks(found: Measurement) -> Iterator[Remark]:
     if unanswered:
         yield Remark(
             Note.ENDED_REASONING,
-            f"{unanswered:,} of {found.request_count:,} answers ended within their reasoning",
+            f"{unanswered:,} of {found.request_count:,} answers ended while still reasoning",
         )
 
 
 def _client_remarks(raw: RawLevel) -> Iterator[Remark]:
-    """Clients are compared with those that send the same traffic."""
+    """Compare each client with those that send the same traffic."""
     loads = {"": (raw.settings, raw.point)}
     if raw.point.classes:
         pairs = zip(raw.settings.classes, raw.point.classes, strict=True)
@@ -286,14 +288,14 @@ def _remarks(
         yield from _precision_remarks(raw, found)
     yield from machine_remarks(found)
     yield from host_remarks(raw.host, found)
-    # What a lost worker had sent, and the answers it got, are in nobody's count: nothing to compare the server's with.
+    # The requests of a lost worker are in nobody's count, so the server's count has nothing to be compared with.
     is_counted = raw.decision.remark is None or raw.decision.remark.note is not Note.WORKER_LOST
     yield from _metrics_remarks(raw, found, is_counted=is_counted)
     if not found.request_count:
         return
     limits = tuple(client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), host=raw.host))
     pressure = _pressure_remarks(raw, found, rates, pressed)
-    # A client that is the limit does not show what the server can do.
+    # A client-limited level does not show the capacity of the server.
     yield from (row for row in pressure if not limits or row.note is not Note.OVERLOADED)
     yield from limits
     if found.server is None:
@@ -307,7 +309,7 @@ def _remarks(
 
 
 def _precision_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
-    """Where the user said how many requests or how long, and that was too little for figures that can be relied on."""
+    """Remark on a requested count or duration that is too small for reliable figures."""
     rule = raw.settings.rule
     if not isinstance(rule, Precision) or rule.precision > 0 or not found.request_count:
         return
@@ -331,21 +333,19 @@ def _precision_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
 
 
 def _metrics_remarks(raw: RawLevel, found: Measurement, *, is_counted: bool) -> Iterator[Remark]:
-    """That an LLM server began anew, or works for others as well."""
+    """Remark if an LLM server restarted, or also serves other clients."""
     llm = None if found.metrics is None else found.metrics.llm
     if llm is None:
         return
     if llm.was_restarted:
-        text = (
-            "the server's metrics began again from zero: it was restarted, and what it counted is not known"
-        )
+        text = "the server's metrics were reset to zero: it was restarted, and its earlier counts are lost"
         yield Remark(Note.METRICS_MISSING, text)
     present, plan = llm.present_max, raw.point.plan
-    # The two gauges are not read at one moment: a request can be in both.
+    # The two gauges are not read at the same moment: a request can be in both.
     is_more = isinstance(plan, Closed) and present is not None and present > plan.concurrency * 1.1 + 1
     if is_counted and is_more:
         assert isinstance(plan, Closed)
-        text = f"the server had {present:,.0f} requests, and at most {plan.concurrency} were from here"
+        text = f"the server had {present:,.0f} requests in flight, but at most {plan.concurrency} came from this client"
         yield Remark(Note.OTHER_CLIENTS, text)
 
 
@@ -353,14 +353,14 @@ def _without_statistics(raw: RawLevel) -> Iterator[Remark]:
     if raw.statistics_error is not None:
         yield Remark(Note.STATISTICS_MISSING, str(raw.statistics_error))
     elif raw.were_counters_reset:
-        text = "the server's counters were reset: it was restarted, or the model was loaded again"
+        text = "the server's counters were reset: it was restarted, or the model was reloaded"
         yield Remark(Note.STATISTICS_MISSING, text)
 
 
 def _pressure_remarks(
     raw: RawLevel, found: Measurement, rates: Rates | None, pressed: Note | None
 ) -> Iterator[Remark]:
-    """By rate, whether the load was sent and answered as it was due."""
+    """Remark if an open-loop load was not sent or answered as scheduled."""
     if rates is None:
         return
     if raw.timing is None:
@@ -370,15 +370,15 @@ def _pressure_remarks(
 
 
 def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[Remark]:
-    """By rate: whether requests were sent when they were due, and ended as sent, well or badly.
+    """Remark if open-loop requests were not sent when due, or ended more slowly than they were sent.
 
-    What is due is what the schedule had in the measured time: random arrivals and gaps from a file are more or fewer
-    than the rate times the time.
+    The number due is that of the schedule in the measured time: random arrivals and gaps from a file differ from the
+    rate times the time.
     """
     sent, ended = rates.sent_per_s, found.ended_count * NS_PER_S / found.duration_ns
     slack = SLACK * sent + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
-    # Requests in flight are not a queue that grows: a load that has just begun fills up with rate x service time
-    # (Little's law). In a queue that grows for the whole time, they are half of what is missing.
+    # Requests in flight are not yet a growing queue: a load that has just begun fills up with rate x service time
+    # (Little's law). In a queue that grows the whole time, they are half of the missing requests.
     is_from_start = raw.whole.start_ns == raw.start_ns
     takes_ns = found.service.percentile_ns(50) + raw.whole.thought_ns // max(raw.whole.count, 1)
     in_flight = sent * takes_ns / found.duration_ns if is_from_start else 0.0
@@ -395,66 +395,67 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
 
 
 def _maybe_capacity(raw: RawLevel, rates: Rates) -> Estimate | None:
-    """What the server answers while requests wait; None where they wait because of a cap, or hardly ever."""
+    """Return the server's throughput while requests wait; None if they wait because of a cap, or hardly ever."""
     if is_capped(raw.settings, raw.point.plan) or raw.settings.has_visits:
         return None
     return busy_rate(raw.whole.ends.groups(), rates.asked_per_s)
 
 
 def _gets_slower(rows: Sequence[WindowFigures]) -> bool:
-    """A queue that grows makes requests take longer and longer; one that only happens to be long at the end does not.
+    """Return whether latency keeps growing, as in a growing queue; a queue that happens to be long at the end does not
+    count.
 
-    Few windows cannot tell."""
+    With few windows, return True.
+    """
     change = drift([float(row.latency_ns) for row in rows])
     return len(rows) < FEWEST_WINDOWS or (change is not None and change > 0)
 
 
 def _beyond_capacity(rates: Rates, capacity: Estimate) -> str:
     asked, most = quantity(rates.asked_per_s), quantity(capacity.value)
-    return f"overloaded: {asked} requests/s were asked for, and while requests wait the server answers {most}"
+    return f"overloaded: {asked} requests/s were requested, but the server answers only {most} while requests wait"
 
 
 def _rate_remark(note: Note, rates: Rates, noun: str = "requests") -> Remark:
-    """Overloaded, or not sent as asked: the figures that show it."""
+    """Return the remark for an overloaded or an underloaded level, with its rates."""
     sent, answered = quantity(rates.sent_per_s), quantity(rates.answered_per_s)
     if note is Note.OVERLOADED:
-        return Remark(note, f"overloaded: {sent} {noun}/s were sent and {answered} answered")
+        return Remark(note, f"overloaded: {sent} {noun}/s were sent, but only {answered} answered")
     if rates.due_per_s is None:
-        return Remark(note, f"asked for {quantity(rates.asked_per_s)} {noun}/s, sent {sent}")
-    return Remark(
-        note, f"{quantity(rates.due_per_s)} {noun}/s were due by the schedule, and {sent} were sent"
-    )
+        return Remark(note, f"{quantity(rates.asked_per_s)} {noun}/s were requested, but only {sent} sent")
+    return Remark(note, f"{quantity(rates.due_per_s)} {noun}/s were due, but only {sent} sent")
 
 
 def client_remarks(found: Measurement, *, is_capped: bool, host: HostUse | None = None) -> Iterator[Remark]:
-    """Whether this tool or this machine is the limit."""
+    """Remark if this tool or this machine is the limit."""
     limit = client_limit(found, is_capped=is_capped, host=host)
     if limit is not None:
         yield Remark(Note.CLIENT_STARVED if limit.is_starved else Note.CLIENT_LIMITED, limit.text)
 
 
 def machine_remarks(found: Measurement) -> Iterator[Remark]:
-    """What this machine ran short of: files, local ports, or, if it is a virtual one, time of its host's processors."""
+    """Remark on a shortage of files, local ports or, on a virtual machine, CPU time of its host."""
     client = found.client
     if client.file_limit and client.files >= client.file_limit - SPARE_FILES:
-        text = f"a worker had {client.files} files open, and the system allows {client.file_limit}"
+        text = f"a worker had {client.files} files open, and the limit is {client.file_limit}"
         yield Remark(Note.FEW_FILES, text)
-    elif any(_NO_FILE in group.example for group in found.failures):  # at a moment when nobody counted them
+    elif any(_NO_FILE in group.example for group in found.failures):  # at a moment between counts
         yield Remark(
-            Note.FEW_FILES, f"a worker could open no more files: the system allows {client.file_limit}"
+            Note.FEW_FILES, f"a worker ran out of file descriptors: the limit is {client.file_limit}"
         )
     if client.stolen_cores >= STOLEN_CORES:
-        text = f"this machine wanted to work and had no processor for {share(client.stolen_cores)} of a core's time"
-        yield Remark(Note.STOLEN, f"{text}: figures are worse than the server is")
+        text = f"the hypervisor withheld CPU time from this machine ({share(client.stolen_cores)} of a core)"
+        yield Remark(Note.STOLEN, f"{text}: the figures understate the server")
     if any(_NO_PORT in group.example for group in found.failures):
         opened = f"after {client.connects} connections were opened" if client.connects else ""
         yield Remark(Note.FEW_PORTS, f"no local port was free {opened}".rstrip())
 
 
 def member_remarks(server: ModelStatistics) -> Iterator[Remark]:
-    """Models that the model's code was said to call, and did not. Members of an ensemble may rest behind its cache.
+    """Remark on declared composing models that were not called; a cache may bypass members of an ensemble.
 
-    And models whose figures are those of one version, while others were called too."""
+    Also on models whose figures are for one version while others were called too.
+    """
     yield from _versions(server)
     if server.is_ensemble:
         return
@@ -464,27 +465,25 @@ def member_remarks(server: ModelStatistics) -> Iterator[Remark]:
 
 
 def _count_remarks(model: ModelSpec, server: ModelStatistics, fewest: int, most: int) -> Iterator[Remark]:
-    """Whether the server has counted our requests, of which there are at least so many and at most, and no others."""
+    """Compare the server's count with ours, which is between `fewest` and `most`."""
     counted = server.counters.success_count
     if counted > most + SLACK_COUNTED * most:
-        text = (
-            f"the server counted {counted:,} requests of '{server.name}', and at most {most:,} were from here"
-        )
+        text = f"the server counted {counted:,} requests for '{server.name}', but this client sent at most {most:,}"
         yield Remark(Note.OTHER_CLIENTS, text)
     elif counted < fewest - SLACK_COUNTED * fewest:
-        text = f"the server counted {counted:,} requests of '{server.name}', and {fewest:,} or more were answered"
+        text = f"the server counted {counted:,} requests for '{server.name}', but at least {fewest:,} were answered"
         yield Remark(Note.NOT_COUNTED, text)
     calls = Counter(_calls(model))
     for member in {row.name: row for row in _ensemble_members(server)}.values():
         counted, called_most = member.counters.success_count, calls[member.name] * most
         if called_most and counted > called_most + SLACK_COUNTED * called_most:
             called = f"at most {called_most:,} came from '{server.name}'"
-            text = f"the server counted {counted:,} requests of '{member.name}', and {called}"
+            text = f"the server counted {counted:,} requests for '{member.name}', but {called}"
             yield Remark(Note.OTHER_CLIENTS, text)
 
 
 def _calls(model: ModelSpec) -> Iterator[str]:
-    """The models that one request of an ensemble calls, each as often as it is called."""
+    """Yield the models that one request of an ensemble calls, with repetitions."""
     members = {member.name: member for member in model.composing}
     for step in model.config.get("ensemble_scheduling", {}).get("step", ()):
         name = step.get("model_name", "")
@@ -494,7 +493,7 @@ def _calls(model: ModelSpec) -> Iterator[str]:
 
 
 def _ensemble_members(server: ModelStatistics) -> Iterator[ModelStatistics]:
-    """Those that only the ensemble decides how often to call; other models call theirs as they like."""
+    """Yield members that only an ensemble calls; other models decide by themselves how often to call theirs."""
     for member in server.members if server.is_ensemble else ():
         yield member
         yield from _ensemble_members(member)
@@ -505,29 +504,29 @@ def _versions(server: ModelStatistics) -> Iterator[Remark]:
         others = ", ".join(server.also_called)
         yield Remark(
             Note.SEVERAL_VERSIONS,
-            f"version {server.version} of '{server.name}' is shown, and version {others} was called too",
+            f"version {server.version} of '{server.name}' is shown, but version {others} was also called",
         )
     for member in server.members:
         yield from _versions(member)
 
 
-# --- why figures are not sure
+# --- reasons for imprecise figures
 
 
 def _is_unsure(raw: RawLevel) -> bool:
     rule, remark = raw.settings.rule, raw.decision.remark
     if isinstance(rule, Precision) and rule.precision == 0:
-        return False  # nobody asked for any
+        return False  # no precision was requested
     return remark is not None and remark.note in _UNSURE and raw.whole.count > 0
 
 
 def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
-    """Why the figures are not as sure as asked, or else that they changed while they were measured."""
+    """Return the reason why figures are less precise than requested, or a change during the measurement."""
     if found is None or not found.request_count:
         return None
     counted = raw.figures[0 if raw.cold is None else raw.cold.number :]
     capped = is_capped(raw.settings, raw.point.plan)
-    # What a client that is the limit sees change may be its own doing.
+    # With a client-limited level, the client itself may cause the change.
     is_seen = raw.settings.finds_warm_up and client_limit(found, is_capped=capped, host=raw.host) is None
     started = fast_start(counted) if is_seen else None
     if started is not None:

@@ -1,4 +1,4 @@
-"""The server's counters of all classes of traffic, read together."""
+"""Server counters of all traffic classes, read together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,16 +9,16 @@ from inferometer.measure.class_windows import of_class
 from inferometer.measure.prepare import Setup
 from inferometer.observe.statistics import Counters, Snapshot, snapshot
 
-AGAIN_NS = 5 * NS_PER_S  # a server that did not answer is not asked again for so long
+AGAIN_NS = 5 * NS_PER_S  # pause before asking again after a failed read
 
 
 @dataclass(slots=True)
 class ClassCounters:
-    """Reads those of every class that has any; one that cannot be read is left out, and the others are not."""
+    """Reads the counters of every class; a failure leaves out only that class."""
 
     setups: Sequence[Setup]
     clock: Clock = monotonic_ns
-    _resting: dict[int, int] = field(default_factory=dict)  # until when, by class
+    _resting: dict[int, int] = field(default_factory=dict)  # time of the next attempt, by class
 
     def __call__(self) -> Snapshot | None:
         found: dict[tuple[str, str], Counters] = {}
@@ -33,7 +33,7 @@ class ClassCounters:
 
 
 def _counters(setup: Setup) -> Snapshot:
-    """Of a class of visits those of every step whose model no other one calls: those are told by step."""
+    """Read the counters of a class; for visits, of each step whose model no other step calls."""
     if setup.traffic.visits is None:
         return snapshot(setup.service.statistics(setup.model))
     found: dict[tuple[str, str], Counters] = {}

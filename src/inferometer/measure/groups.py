@@ -1,4 +1,4 @@
-"""Classes of traffic with workers of their own: what starts them, what they are measured with, and how."""
+"""Traffic classes with workers of their own: starting and measuring them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from inferometer.observe.host import is_this_host
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
-if TYPE_CHECKING:  # only runs on a cluster need these
+if TYPE_CHECKING:  # needed only by runs on a cluster
     from inferometer.cluster.by_client import ByClient
     from inferometer.cluster.ray_process import RayProcess
 
@@ -29,9 +29,9 @@ LONGEST_WINDOW_NS = 5 * NS_PER_S
 def start_groups(
     setups: Sequence[Setup], watcher: Watcher | None = None, *, ray: "RayProcess | None" = None
 ) -> Iterator[Together]:
-    """The workers of every class; those of one that sends nothing have nothing to do.
+    """Start the workers of every class.
 
-    With --ray every class has clients of its own, all on the same nodes of one cluster.
+    With --ray, every class has its own clients, all on the same nodes of one cluster.
     """
     options = setups[0].options
     steps = [len(setup.traffic.requests) for setup in setups]
@@ -71,7 +71,7 @@ def _by_client(load: Together, names: Sequence[str]) -> "tuple[ByClient, ...]":
 
 
 def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_ns: int) -> LevelSettings:
-    """Of all classes together, each with its own model and promise, for this time, whatever happens."""
+    """Return the settings for all classes together, each with its own model and SLO, for a fixed time."""
     sizes = [len(setup.traffic.requests) for setup in setups]
     classes = tuple(
         ClassSettings(
@@ -95,7 +95,7 @@ def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_n
 
 
 def _with_steps(level: LevelSettings, setup: Setup, setups: Sequence[Setup], first: int) -> LevelSettings:
-    """Of visits: every step counted by itself, too. `first` is the number of its first step among all."""
+    """Count each step of visits by itself too. `first` is the number of its first step among all steps."""
     visits = setup.traffic.visits
     if visits is None:
         return level
@@ -128,7 +128,7 @@ def _timed(settings: LevelSettings, length_ns: int) -> LevelSettings:
 
 
 def _numbered(setup: Setup, sizes: Sequence[int], number: int) -> LevelSettings:
-    """With what its requests ask for at the numbers that they have among those of all classes."""
+    """Offset the requested tokens by the number of requests in earlier classes."""
     asked = setup.level_settings.asked_tokens
     if not asked:
         return setup.level_settings

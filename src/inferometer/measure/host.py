@@ -1,4 +1,4 @@
-"""This machine while a level is measured: how busy it is and by whom, and what became of a server that runs on it."""
+"""This machine during a level: how busy it is and because of which processes, and the state of a local server."""
 
 import contextlib
 import os
@@ -17,31 +17,31 @@ from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse, Measurem
 from inferometer.stats.merge import gpu_figures
 
 _STUB = "python_backend_stub"
-_SHORTEST_S = 0.05  # counters of the kernel go in steps of a hundredth of a second
+_SHORTEST_S = 0.05  # kernel counters advance in steps of 10 ms
 LOOK_S = 0.5
-MUCH = 0.2  # of a level's time, during which others crowd the machine
-WHOLE = 0.99  # the same, from which it is not worth a number
-WAITING = 0.1  # cores that this tool would have used and did not get
+MUCH = 0.2  # share of a level's time in which other programs crowd the machine
+WHOLE = 0.99  # share above which the remark says the whole level
+WAITING = 0.1  # cores that this tool needed and did not get
 
 
 class Used(NamedTuple):
-    """What one process has had of the cores so far, how long it waited for them, and the one model it runs, if any."""
+    """CPU use of a process so far: core time, time spent waiting for a core, and the one model it runs, if any."""
 
     core_s: float = 0.0
     wait_s: float = 0.0
     model: str | None = None
-    runs: int = 0  # times that one of its threads was given a core
+    runs: int = 0  # times a thread was scheduled
 
 
 class ProcessTable:
-    """Reads what processes have used."""
+    """Reads the CPU use of processes."""
 
     def family(self, pids: Iterable[int]) -> frozenset[int]:
-        """These processes and all that they started."""
+        """Return these processes and all their descendants."""
         return family(pids)
 
     def allowed(self, pids: Iterable[int]) -> frozenset[int]:
-        """Numbers of the cores they may run on."""
+        """Return the numbers of the cores they may run on."""
         found = frozenset[int]()
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ class ProcessTable:
         return found
 
     def used(self, pids: Iterable[int]) -> dict[int, Used]:
-        """Without those that ended."""
+        """Return the use of each process that is still running."""
         found = dict[int, Used]()
         for pid, row in self.cores(pids).items():
             wait_s, runs = _scheduled(pid)
@@ -57,13 +57,14 @@ class ProcessTable:
         return found
 
     def cores(self, pids: Iterable[int]) -> dict[int, Used]:
-        """The same without waits and models: a server has hundreds of threads, and each has a file of its own."""
+        """Return core times only: a server has hundreds of threads, and waits take one file per thread."""
         processes = filter(None, map(maybe_process, pids))
         return {process.pid: Used(process.core_s) for process in processes}
 
 
 def _scheduled(pid: int) -> tuple[float, int]:
-    """Seconds that its threads waited for a core, and how often one was given to them; zeros if the kernel hides it."""
+    """Return how long its threads waited for a core, and how often they were scheduled; zeros if the kernel hides
+    it."""
     total_ns = runs = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -77,18 +78,19 @@ def _scheduled(pid: int) -> tuple[float, int]:
 
 
 def maybe_stub(words: list[str]) -> str | None:
-    """The model of a process, by its command line: python models run in `stub .../NAME/VERSION/model.py ...`."""
+    """Return the model of a process from its command line: Python models run in `stub .../NAME/VERSION/model.py
+    ...`."""
     if not words or _STUB not in words[0]:
         return None
     path = next((Path(word) for word in words[1:] if word.endswith(".py")), None)
     return path.parts[-3] if path is not None and len(path.parts) >= 3 else None
 
 
-# --- the server, if it runs here
+# --- a server on this machine
 
 
 class LocalServer:
-    """The processes that listen on these ports of this machine, and the file that they write to."""
+    """Processes that listen on these ports of this machine, and the log file they write."""
 
     def __init__(self, *ports: int) -> None:
         self._ports = ports
@@ -96,7 +98,7 @@ class LocalServer:
         self._log: Path | None = None
 
     def find(self) -> None:
-        """Looks through all processes, which takes long where there are many."""
+        """Search all processes, which is slow if there are many."""
         pids = dict.fromkeys(pid for port in self._ports for pid in listeners(port))
         self._processes = tuple(filter(None, map(maybe_process, pids)))
         self._log = next(filter(None, (_maybe_log(process.pid) for process in self._processes)), None)
@@ -106,7 +108,7 @@ class LocalServer:
         return tuple(process.pid for process in self._processes)
 
     def ended(self) -> str:
-        """In words, how it ended, with its last line; nothing while it runs, or where it was never seen."""
+        """Describe how the server ended, with its last log line; empty while it runs, or if it was never found."""
         if not self._processes or any(process.is_running for process in self._processes):
             return ""
         from inferometer.server.guarded import last_line
@@ -118,7 +120,7 @@ class LocalServer:
 
 
 def _maybe_ending(pid: int) -> str | None:
-    """How a child of ours ended; it stays to be waited for. None of other processes, or when it was waited for."""
+    """Describe how a child process ended, without reaping it. None for other processes, or once it was reaped."""
     try:
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -131,7 +133,7 @@ def _maybe_ending(pid: int) -> str | None:
 
 
 def _maybe_log(pid: int) -> Path | None:
-    """Where the process writes its messages, if that is a file that we see under the same name."""
+    """Return the log file of a process, if it is a file that we see under the same name."""
     for number in (2, 1):
         opened = Path(f"/proc/{pid}/fd/{number}")
         with contextlib.suppress(OSError):
@@ -141,7 +143,7 @@ def _maybe_log(pid: int) -> Path | None:
     return None
 
 
-# --- how busy the machine is
+# --- load of the machine
 
 
 class _Look(NamedTuple):
@@ -150,12 +152,12 @@ class _Look(NamedTuple):
     used: dict[int, Used]
 
     def busy(self, before: "_Look", cores: int) -> float:
-        """Cores in use since the look before; 0 where no time has passed by the kernel's count."""
+        """Return the cores in use since the previous look; 0 if no time has passed by the kernel's clock."""
         total_s = self.host.total_s - before.host.total_s
         return cores * max(0.0, self.host.busy_s - before.host.busy_s) / total_s if total_s > 0 else 0.0
 
     def use(self, before: "_Look", pids: Iterable[int]) -> CoreUse:
-        """By these processes since then; what ended meanwhile, as after a reload, is left out."""
+        """Return the use by these processes since then, without those that ended meanwhile, as after a reload."""
         elapsed_s = (self.at_ns - before.at_ns) / NS_PER_S
         total = CoreUse()
         for pid in pids:
@@ -171,7 +173,7 @@ class _Look(NamedTuple):
 
 
 class HostWatch:
-    """Notes how busy this machine is in each level: the server's part and ours are told from those of others."""
+    """Records the load of this machine during each level, separating the server and this tool from other programs."""
 
     def __init__(
         self,
@@ -183,7 +185,8 @@ class HostWatch:
         table: ProcessTable | None = None,
         clock: Clock = monotonic_ns,
     ) -> None:
-        """Without a server, it runs on another machine. Ours are this process and the workers, not all its children."""
+        """Without a server, it runs on another machine. This tool is this process and the workers, not all its
+        children."""
         self._allowed = frozenset(os.sched_getaffinity(0))
         self._server = server
         self._workers = workers
@@ -200,31 +203,31 @@ class HostWatch:
         self._crowded_s = self._crowded_core_s = 0.0
 
     def begin(self) -> None:
-        """A level begins."""
+        """Begin a level."""
         if self._server is not None and (self._server.ended() or not self._server.pids):
             self._server.find()
         self._crowded_s, self._crowded_core_s = 0.0, 0.0
         self._find_families()
         self._find_cores()
         self._first = self._last = self._look()
-        self._gpus = []  # their utilisation is of the time before
+        self._gpus = []  # their utilisation covers the time before
 
     def look(self) -> None:
-        """Called now and then; looks at most every half second."""
+        """Take a look if at least half a second has passed since the last one."""
         if self._last is not None and self._clock() - self._last.at_ns >= LOOK_S * NS_PER_S:
             self._take(self._look(self._table.cores))
 
     @property
     def gpu_share(self) -> float | None:
-        """Of the busiest GPU, as seen at the last look of this level."""
+        """Utilisation of the busiest GPU at the last look of this level."""
         return busiest(self._gpus[-1]) if self._gpus else None
 
     def end(self) -> HostUse | None:
-        """The level is over. None where it was too short to see anything."""
+        """End the level. Return None if it was too short to observe."""
         first, self._first = self._first, None
         if first is None or self._clock() - first.at_ns < _SHORTEST_S * NS_PER_S:
             return None
-        self._find_families()  # models may have been loaded since
+        self._find_families()  # models may have been loaded since the start
         last = self._look(waits=True)
         self._take(last)
         models = dict[str, CoreUse]()
@@ -249,17 +252,18 @@ class HostWatch:
         )
 
     def _with_servers_part(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
-        """Of the memory in use. In a container the driver may tell of no process that we know."""
+        """Add the server's share of the memory in use. In a container the driver may report only unknown processes."""
         held = last.host.gpus.get(gpu.uuid, Gpu()).held_bytes
         ours = [size for pid, size in held.items() if pid in self._theirs]
         return replace(gpu, memory_server_bytes=sum(ours)) if ours else gpu
 
     def ended(self) -> str:
-        """How the server ended, in words; nothing while it runs, or where it is not known."""
+        """Describe how the server ended; empty while it runs, or if that is unknown."""
         return "" if self._server is None else self._server.ended()
 
     def _find_families(self) -> None:
-        """A worker that holds the server is one of theirs. Where the server started this tool, the tool is not."""
+        """Assign processes to the server or this tool. A worker that contains the server belongs to the server; this
+        tool, if the server started it, does not."""
         servers = () if self._server is None else self._server.pids
         self._theirs = self._table.family(servers)
         if os.getpid() in self._theirs and os.getpid() not in servers:
@@ -275,7 +279,7 @@ class HostWatch:
         return look
 
     def _find_cores(self) -> None:
-        """A server may be kept to other cores than we are: both are watched then."""
+        """Watch the server's cores as well if it is restricted to other cores than ours."""
         pids = () if self._server is None else self._server.pids
         theirs = self._table.allowed(pids)
         is_apart = bool(theirs) and theirs != self._allowed
@@ -286,13 +290,13 @@ class HostWatch:
             self._meter.choose(self._watched)
 
     def _used_by_server(self, before: _Look, after: _Look) -> float | None:
-        """None once it has ended: what it used until then is known to nobody."""
+        """Return the server's cores; None once it has ended, since its use until then is unknown."""
         pids = () if self._server is None else self._server.pids
         is_there = self._theirs and all(pid in after.used for pid in pids)
         return after.use(before, self._theirs).cores if is_there else None
 
     def _take(self, look: _Look) -> None:
-        """Whether others crowded the machine since the look before."""
+        """Add the time since the previous look if other programs crowded the machine."""
         before, self._last = self._last, look
         if before is None or look.at_ns <= before.at_ns:
             return
@@ -310,7 +314,7 @@ class HostWatch:
 
 
 def together(uses: Iterable[HostUse | None]) -> HostUse | None:
-    """Of several turns as one, as far as remarks need it."""
+    """Combine several turns into one, as far as remarks need it."""
     known = [use for use in uses if use is not None]
     seconds = sum(use.seconds for use in known)
     if not seconds:
@@ -337,7 +341,7 @@ def together(uses: Iterable[HostUse | None]) -> HostUse | None:
 
 
 def host_remarks(use: HostUse | None, found: Measurement) -> Iterator[Remark]:
-    """That others kept the machine busy: where the server runs on it, or where this tool had too little of it."""
+    """Remark if other programs kept the machine busy and the server runs on it, or this tool was short of CPU."""
     if use is None or use.crowded_s < MUCH * use.seconds:
         return
     is_short = use.ours.waiting > WAITING or client_limit(found) is not None

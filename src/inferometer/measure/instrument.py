@@ -1,4 +1,4 @@
-"""What a level is measured with, how, and at which load."""
+"""Instruments, settings and load of a level."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 FAR_NS = 3600 * NS_PER_S
 SILENCE_NS = 60 * NS_PER_S
-FEWEST_ENDED = 30  # requests in a window that is no classic one, where there is time for them
-GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
+FEWEST_ENDED = 30  # requests in a non-classic window, if time permits
+GONE_NS = 5 * NS_PER_S  # time of failures without any answer after which the server counts as gone
 
 
 @frozen
 class Ramp:
-    """How long the users of a closed load take to start; None is about one answer."""
+    """Start-up time of the users of a closed load; None means about one answer."""
 
     length_ns: int | None = None
-    answer_ns: int | None = None  # how long answers took at the level before; None where there was none
+    answer_ns: int | None = None  # response time at the previous level; None if there was none
 
 
 @frozen
 class LevelSettings:
-    """How each level is measured, in windows of a time or of a count.
+    """How each level is measured, in windows of a time or a count.
 
-    With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
-    time, or of a count that is less than the plan's, which all belong to it.
+    With `is_whole`, every request of the plan counts, from first to last: in one window, in windows of a time, or in
+    windows of a count smaller than the plan's.
     """
 
     model: ModelSpec
@@ -50,56 +50,56 @@ class LevelSettings:
     window_ns: int | None = None
     window_count: int | None = None
     is_whole: bool = False
-    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
-    patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
+    finds_warm_up: bool = False  # exclude windows at the start that differ from the rest
+    patience_ns: int = FAR_NS  # longest wait for counted requests that are outstanding
     has_tokens: bool = False
     asked_tokens: tuple[int, ...] = ()  # as in Traffic
-    is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
-    promise: Slo | None = None  # that each request is held to
-    judges_promise: bool = False  # of the whole level, too
-    is_timed: bool = False  # lasts for its time, whatever the server does
-    awaits_answers: bool = False  # goes on beyond its time until every class has answered well, or seems gone
-    classes: tuple["ClassSettings", ...] = ()  # where the traffic is of several kinds
-    class_of_step: tuple[int, ...] = ()  # which of them the request of each step belongs to; below 0 none
-    has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
+    is_serial: bool = False  # requests of a sequence wait for the previous answer
+    promise: Slo | None = None  # SLO for each request
+    judges_promise: bool = False  # also judge the SLO for the whole level
+    is_timed: bool = False  # lasts its full time, whatever the server does
+    awaits_answers: bool = (
+        False  # continues past its time until every class has had a successful answer, or seems gone
+    )
+    classes: tuple["ClassSettings", ...] = ()  # for mixed traffic
+    class_of_step: tuple[int, ...] = ()  # class of each step's request; negative for none
+    has_visits: bool = False  # counts visits; the classes are their steps
     follows_work: bool = (
-        False  # throughput by work done, which requests in flight are asked for at window ends
+        False  # throughput by work done, which is read from requests in flight at window ends
     )
-    ends_load: bool = False  # nothing follows it, so nothing is sent while it is being concluded
-    ramp: Ramp | None = None  # of a closed load without a count; None starts all users at once
-    settle_ns: int = (
-        0  # from the start of an open load to the first window, while an earlier queue is worked off
-    )
+    ends_load: bool = False  # nothing follows this level, so no requests are sent while it is concluded
+    ramp: Ramp | None = None  # for a closed load without a count; None starts all users at once
+    settle_ns: int = 0  # from the start of an open load to the first window, to drain an earlier queue
 
 
 @frozen
 class ClassSettings:
-    """One class of traffic: what it is called, and how its requests are counted."""
+    """A traffic class: its name, and how its requests are counted."""
 
     name: str
     url: str
     level: LevelSettings
-    weight: float | None = None  # where classes share their workers
+    weight: float | None = None  # if classes share workers
     share: float | None = None
-    has_own_counters: bool = True  # no other class has requests for its model
+    has_own_counters: bool = True  # no other class sends requests to its model
 
 
 @frozen
 class LoadPoint:
-    """A level to measure: what it is called and how it is loaded."""
+    """A level to measure: its name and its load."""
 
     mode: str  # concurrency or request_rate
     value: float
     plan: Plan
-    asked_per_s: float | None = None  # requests; None by concurrency
-    before: Plan | None = None  # to warm up with; None takes the first requests of the plan
+    asked_per_s: float | None = None  # requests; None for closed load
+    before: Plan | None = None  # warm-up load; None uses the first requests of the plan
     name: str = ""  # of a phase
-    classes: tuple["LoadPoint", ...] = ()  # of each class, where each has a plan of its own
+    classes: tuple["LoadPoint", ...] = ()  # one per class, if each has its own plan
 
 
 @frozen
 class Instrument:
-    """Load, clock, the server's counters and its metrics (None where there are none).
+    """Load, clock, server counters and metrics (None if not available).
 
     A load that is also `resizable` may get more workers, up to `most_workers`.
     """
@@ -112,29 +112,29 @@ class Instrument:
     journal: "RequestJournal | None" = None
     resizable: ResizableLoad | None = None
     most_workers: int = 1
-    host: HostWatch | None = None  # None where nobody asks how busy this machine is
-    clients: "tuple[ByClient, ...]" = ()  # one, or one for each class; none where all load is from this machine
-    silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
-    examples_of: Callable[[int], dict[int, str]] | None = None  # of one class, where each has its own workers
+    host: HostWatch | None = None  # None to ignore how busy this machine is
+    clients: "tuple[ByClient, ...]" = ()  # one, or one per class; empty if all load comes from this machine
+    silence_ns: int = SILENCE_NS  # a run is aborted after this time without any answer
+    examples_of: Callable[[int], dict[int, str]] | None = None  # for one class, if each has its own workers
     may_cut: Callable[[], bool] = lambda: (
         True
-    )  # whether a run that has to end may cut a window of the classic rule short
+    )  # whether a run that must end may cut a window of the classic rule short
 
 
 @dataclass(slots=True)
 class Silence:
-    """How long requests have been outstanding without a word from the server.
+    """Time for which requests have been outstanding without any sign of the server.
 
-    Time without requests says nothing: a schedule may have pauses. The pause after a failed request is silence too.
+    Time without requests does not count: a schedule may have pauses. The pause after a failed request does.
     """
 
     limit_ns: int
     since_ns: int
     _heard: int = 0
-    _is_failing: bool = False  # the last request that ended had no answer
+    _is_failing: bool = False  # the last finished request had no answer
 
     def is_over(self, collected: Collected) -> bool:
-        """Whether the limit is passed, given what was collected now."""
+        """Return whether the limit has passed, given the latest records."""
         answered = collected.records.is_answered
         if len(answered):
             self._is_failing = not answered.any()

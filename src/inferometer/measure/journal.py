@@ -1,4 +1,4 @@
-"""Which requests ended in which level: what the workers have kept, joined with the windows' times."""
+"""Requests of each level for export: the workers' spools joined with the times of the windows."""
 
 import tempfile
 import time
@@ -16,11 +16,11 @@ from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, E
 
 KEPT_REPLIES = 4096
 LONGEST_KEPT = 4096  # bytes
-DISORDER_NS = NS_PER_S  # entries of a spool are in the order of their ends, but for less than this
-ALL_TIMES = (0, 2**64 - 1)  # the classic tool's window of a ramp of streams
+DISORDER_NS = NS_PER_S  # spool entries are ordered by end, up to this tolerance
+ALL_TIMES = (0, 2**64 - 1)  # the classic tool's window for a ramp of streams
 
 ReadOutputs = Callable[[bytes, int | None], Mapping[str, bytes]]
-"""(reply, length of its JSON part) -> raw values by name."""
+"""Decodes (reply, length of its JSON part) into raw values by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +30,22 @@ class _Span:
     mode: str
     value: float
     boundaries_ns: tuple[int, ...]
-    # What ended before belongs to an earlier load, though a window may begin with an earlier send.
+    # Earlier ends belong to an earlier load, although a window may begin with an earlier send.
     start_ns: int
 
 
 @dataclass(slots=True)
 class RequestJournal:
-    """Made before the load, filled while it runs, read when it is over."""
+    """Record of all requests: created before the load, filled while it runs, read afterwards."""
 
-    path: Path  # of the export; what is kept meanwhile needs room on the same disk
+    path: Path  # of the export; the spools need space on the same disk
     service_kind: str
     endpoint: str
     steps: Sequence[Sequence[Tensor]]
     datatypes: Mapping[str, str]  # of the outputs
     read_outputs: ReadOutputs
     load_mode: str = "concurrency"
-    problem: str = ""  # why some worker could not keep its requests
+    problem: str = ""  # why a worker could not record its requests
     _epoch_ns: int = field(default_factory=lambda: time.time_ns() - monotonic_ns())
     _spools: list[BinaryIO] = field(default_factory=list)
     _spans: list[_Span] = field(default_factory=list)
@@ -53,19 +53,19 @@ class RequestJournal:
     _outputs: dict[tuple[bytes, int], tuple[Value, ...]] = field(default_factory=dict)  # by reply
 
     def open_spools(self, count: int) -> tuple[int, ...]:
-        """Nameless files, one for each worker."""
+        """Open anonymous temporary files, one per worker."""
         try:
             for _ in range(count):
                 self._spools.append(tempfile.TemporaryFile(dir=self.path.parent))  # noqa: SIM115
         except OSError as error:
             raise LocalError(
-                f"requests cannot be kept for '{self.path}': {error.strerror or error}",
-                remedy="check the folder and the space left",
+                f"requests cannot be recorded for '{self.path}': {error.strerror or error}",
+                remedy="check the folder and the free disk space",
             ) from error
         return tuple(spool.fileno() for spool in self._spools)
 
     def forget_level(self) -> None:
-        """The last one is measured again."""
+        """Drop the last level, which is measured again."""
         self._spans.pop()
 
     def add_level(
@@ -74,11 +74,11 @@ class RequestJournal:
         self._spans.append(_Span(mode, value, boundaries_ns, max(start_ns, boundaries_ns[0])))
 
     def export(self) -> Export:
-        """What was kept, once: the files are gone afterwards."""
+        """Return the recorded requests. This works once: the files are deleted afterwards."""
         return Export(self.service_kind, self.endpoint, self._levels(), self.problem)
 
     def close(self) -> None:
-        """Let go of what was kept; nothing can be exported afterwards."""
+        """Delete the recorded requests; nothing can be exported afterwards."""
         for spool in self._spools:
             spool.close()
         self._spools.clear()
@@ -101,13 +101,13 @@ class RequestJournal:
             self.close()
 
     def _requests(self, span: _Span, offsets: list[int]) -> Iterator[ExportedRequest]:
-        """Worker after worker."""
+        """Yield the requests of a span, worker by worker."""
         for worker in range(len(self._spools)):
             for entry in self._entries(worker, span, offsets):
                 yield self._request(worker, entry)
 
     def _entries(self, worker: int, span: _Span, offsets: list[int]) -> Iterator[SpoolEntry]:
-        """Those of the span; the next span begins where this one's last could be followed by another's."""
+        """Yield a worker's entries in the span; the next span starts at the first entry that may belong to it."""
         end_ns = span.boundaries_ns[-1]
         later: int | None = None
         for entry in read_spool(self._spools[worker], offsets[worker]):
@@ -145,7 +145,7 @@ class RequestJournal:
         return self._inputs[step]
 
     def _values_out(self, response: Response) -> tuple[Value, ...]:
-        """The same short replies come again and again: those are read once."""
+        """Decode outputs, caching short replies, which often repeat."""
         key = (response.body, response.header_length)
         known = self._outputs.get(key)
         if known is not None:

@@ -1,4 +1,4 @@
-"""One level of load: warm it up, measure its windows until the rule is content, and draw the conclusion."""
+"""One load level: warm it up, measure windows until the stopping rule is satisfied, and conclude."""
 
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -18,9 +18,10 @@ from inferometer.stats.windows import Lateness, Window, WindowRules
 
 
 def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -> bool:
-    """Send the plan's requests and wait for them, or load for this time; nothing of it is recorded.
+    """Send the plan's requests and wait for them, or apply the load for this time, without recording anything.
 
-    Whether any was answered in time."""
+    Return whether any request was answered before its timeout.
+    """
     begun_ns = last_good_ns = instrument.clock()
     instrument.load.apply(plan)
     silence = Silence(instrument.silence_ns, begun_ns)
@@ -30,7 +31,7 @@ def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -
         if longest_ns is not None and now >= begun_ns + longest_ns:
             break
         collected = instrument.load.collect(now + FAR_NS if longest_ns is None else begun_ns + longest_ns)
-        ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
+        ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not from an earlier load
         instrument.watcher.progressed(
             LevelProgress(
                 seen_ns=collected.seen_ns,
@@ -51,14 +52,14 @@ def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -
 
 
 def measure_level(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
-    """Apply the point's plan and measure it by the settings."""
+    """Apply the point's plan and measure it according to the settings."""
     return measure_level_windows(instrument, settings, point)[0]
 
 
 def measure_level_windows(
     instrument: Instrument, settings: LevelSettings, point: LoadPoint
 ) -> tuple[Level, tuple[Window, ...]]:
-    """The level with the windows it is made of, for those who merge them with others."""
+    """Measure a level and return it with its windows, for callers that merge them with others."""
     instrument.watcher.level_started(point.mode, point.value)
     host, clients = instrument.host, instrument.clients
     loads = tuple(zip(clients, _client_loads(settings, point), strict=True)) if clients else ()
@@ -87,7 +88,7 @@ def measure_level_windows(
 
 
 def _client_loads(settings: LevelSettings, point: LoadPoint) -> list[tuple[WindowRules, int]]:
-    """How requests of clients are counted and the batch of each: of every class where clients serve one each."""
+    """Return the counting rules and batch of clients, for each class if clients serve one class each."""
     pairs = [(settings, point)]
     if point.classes:
         pairs = [(row.level, own) for row, own in zip(settings.classes, point.classes, strict=True)]
@@ -120,16 +121,16 @@ def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
 
 
 def _cut(instrument: Instrument, run: LevelRun) -> None:
-    """The window that was closed is that of every client, too."""
+    """Close the window of every client too."""
     for counted in instrument.clients:
         counted.cut(run.spanned_ns[-1])
 
 
-# --- more workers where the client is the limit
+# --- more workers for a client-limited level
 
 
 def measure_with_enough_workers(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
-    """The level, by twice as many workers as before as long as they are what limits it and may be more."""
+    """Measure the level, doubling the workers while they limit it and more are allowed."""
     level = measure_level(instrument, settings, point)
     workers = instrument.resizable
     if workers is None:

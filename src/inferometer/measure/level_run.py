@@ -1,9 +1,9 @@
-"""A level while it is measured: apply the load, cut what comes back into windows, stop when the rule says so.
+"""A level during its measurement: apply the load, divide the records into windows, stop when the rule says so.
 
-    collect -> split at the window's end -> take what ended inside -> close the window -> decide
+    collect -> split at the window's end -> add records that ended inside -> close the window -> decide
 
-A window ends after a time or after a count of requests. The server's counters are read as near to its end as possible:
-just before, nothing is collected, so that the call is on time. What ended later than the window waits for the next one.
+A window ends after a time or a count of requests. The server's counters are read as close to its end as possible:
+nothing is collected just before, so that the call is on time. Records that ended later wait for the next window.
 """
 
 from collections.abc import Sequence
@@ -60,18 +60,18 @@ from inferometer.stats.windows import (
     split,
 )
 
-# So long before a window's end nothing more is collected: the counters come first. They are asked for early by half
-# the time that the call takes, as long as that is not a stall.
+# Collecting stops this long before a window's end: the counters come first. They are requested early by half the
+# duration of the call, unless that is a stall.
 NEAR_NS = 200 * NS_PER_MS
 LONGEST_LEAD_NS = 5 * NS_PER_MS
-READS = 3  # of the counters at a level's start, until one was quick
+READS = 3  # of the counters at a level's start, until one is quick
 QUICK_NS = NS_PER_MS
-SETTLE_STEP_NS = 100 * NS_PER_MS  # after which an interruption is noticed
-BUSY_NS = 200 * NS_PER_MS  # a server that takes so long is not asked again
+SETTLE_STEP_NS = 100 * NS_PER_MS  # interval of checks for an interruption
+BUSY_NS = 200 * NS_PER_MS  # a server that takes this long is not asked again
 
 
 class LevelRun:
-    """The windows of a level as they fill, and when there are enough of them. Making it applies the load."""
+    """The windows of a level as they fill, and the decision when to stop. Creating it applies the load."""
 
     def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
         self._instrument = instrument
@@ -83,26 +83,26 @@ class LevelRun:
         caps = [plan.cap for plan in open_plans(point.plan)]
         cap = None if not caps or None in caps else sum(each for each in caps if each is not None)
         self._rules = rules_of(settings, is_open=self._is_open, classes=self._classes.is_due, cap=cap)
-        self.windows: list[Window] = []  # as many as may be merged
+        self.windows: list[Window] = []  # windows that may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
-        self._first_round: Window | None = None  # what ended while users started one after the other
-        self._is_last = False  # the window that was closed last has all that was left of a whole plan
+        self._first_round: Window | None = None  # requests that ended during a staggered start
+        self._is_last = False  # the last closed window contains the rest of a whole plan
         self._has_enough = False
         self._is_gone = False
         self._is_mute = False
-        self._was_silent = False  # some requests of the window that was closed last got no answer at all
+        self._was_silent = False  # some requests of the last closed window got no answer
         self._silent_since_ns = 0
         self._last_end_ns = 0
         self._arrivals = tuple(map(Arrivals, open_plans(point.plan)))
-        self._loop_lags = Series()  # since the window that was closed last
+        self._loop_lags = Series()  # since the last closed window
         self._statistics_error: PeerError | None = None
         self._readings = CounterReadings()
         self._lead_ns = 0
         self._cut_ns = 0  # when a window of the classic rule is cut short
-        self._after: CounterReading | None = None  # of the end of the window that fills
-        self._is_read = False  # that one was made, or tried
-        self._waiting: float | None = None  # in the server, in the window that was closed last
+        self._after: CounterReading | None = None  # at the end of the current window
+        self._is_read = False  # whether that reading was attempted
+        self._waiting: float | None = None  # in the server, during the last closed window
         self._start()
 
     def _start(self) -> None:
@@ -112,8 +112,8 @@ class LevelRun:
         if self._settings.is_whole:
             self._before = self._read_counters()
             earlier = instrument.load.collect(instrument.clock())
-            self.start_ns = instrument.clock()  # what ended before is not of this level
-            self._schedule_ns = instrument.load.apply(plan)  # when it began
+            self.start_ns = instrument.clock()  # earlier ends do not belong to this level
+            self._schedule_ns = instrument.load.apply(plan)  # the time it began
             self._collected = instrument.load.collect(self.start_ns)
             self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
@@ -121,7 +121,7 @@ class LevelRun:
             if self._settings.is_timed:  # its time is that of the schedule
                 instrument.load.wait(self._schedule_ns)
             else:
-                self._watch_host()  # no request before the first window counts, so this holds up none that does
+                self._watch_host()  # no request before the first window counts, so this delays none that does
             self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
             if self._settings.is_timed:
@@ -129,21 +129,21 @@ class LevelRun:
             else:
                 self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._collected.cost, self._collected.seen_ns
-        self._due = self._due_by(self._cost_ns)  # requests by the end of the window that was closed last
+        self._due = self._due_by(self._cost_ns)  # requests due by the end of the last closed window
         self._rest = split(self._collected.records, self.start_ns)[1]  # ended after that window
         self._is_finished = self._collected.is_finished and self._settings.is_whole
         self._last_good_ns = self.start_ns
         self._silence = Silence(instrument.silence_ns, self.start_ns)
         self._sent_before = self._cost.sent
-        self._told_cpu_ns = sum(self._collected.cost.cpu_ns)
+        self._reported_cpu_ns = sum(self._collected.cost.cpu_ns)
         self._classes.begin(self.start_ns, self._schedule_ns, self._cost_ns)
         self._add_to_readings(self._rest)
         self._open = self._rules.new_window(self.start_ns)
         self._ended = 0  # requests since the start
-        self._tell(self._rest)
+        self._report_progress(self._rest)
 
     def _apply(self, plan: Plan) -> int:
-        """Put the load on; where its users start one after the other, wait until all have."""
+        """Apply the load; with a staggered start, wait until all users have started."""
         rule, ramp = self._settings.rule, self._settings.ramp
         if ramp is None or not isinstance(plan, Closed) or not isinstance(rule, Precision):
             begun_ns = self._instrument.load.apply(plan)
@@ -156,13 +156,13 @@ class LevelRun:
         return begun_ns
 
     def _settle(self, until_ns: int) -> None:
-        """Leave out what ends until then."""
+        """Discard records until then."""
         instrument = self._instrument
         while instrument.clock() < until_ns and not instrument.watcher.is_interrupted():
             instrument.load.collect(min(until_ns, instrument.clock() + SETTLE_STEP_NS))
 
     def _window_of(self, records: Records, start_ns: int) -> Window:
-        """Requests that ended before the level, in a window of their own."""
+        """Put requests that ended before the level in a window of their own."""
         rules = replace(self._rules, follows_work=False, lateness=Lateness())
         window = rules.new_window(start_ns)
         rules.add(window, records)
@@ -175,13 +175,13 @@ class LevelRun:
 
     def _read_counters(self) -> CounterReading | None:
         if self._statistics_error is not None:
-            return None  # one failure may have taken its whole time limit, with the load going on
+            return None  # one failure may have used up its time limit while the load continues
         asked_ns = self._instrument.clock()
         try:
             counters = self._instrument.read_counters()
         except PeerError as error:
             self._statistics_error = error
-            return None  # a server that is gone cannot be asked; the client's figures remain
+            return None  # the server is unreachable; the client's figures remain
         if counters is None:
             return None
         answered_ns = self._instrument.clock()
@@ -196,7 +196,7 @@ class LevelRun:
         self._classes.add(records, seen_ns, outstanding)
 
     def _read_closely(self) -> CounterReading | None:
-        """The first window begins where the counters were read: as exactly as is to be had."""
+        """Read the counters at the start of the first window as precisely as possible."""
         best = None
         for _ in range(READS):
             reading = self._read_counters()
@@ -221,15 +221,15 @@ class LevelRun:
             end_ns = self._last_good_ns  # nothing was sent after the last answer
         if settings.is_whole and not self.windows:
             self._open.begin_at_first_send()
-        if not self._is_read:  # the end was only seen afterwards
+        if not self._is_read:  # the end was seen only afterwards
             self._read_late(end_ns)
-        # A count can be filled by streams whose last responses came before the window began.
+        # A count can be reached by streams whose last responses arrived before the window began.
         self._close(max(end_ns, self._open.start_ns + 1))
 
     @property
     def _window_count(self) -> int:
-        """Requests that fill the next window. The last one of a whole plan has all that are left: there may be more
-        than were counted out, those that close sequences."""
+        """Requests that fill the next window. The last window of a whole plan takes all that are left, which may
+        include extra requests that close sequences."""
         count, planned = self._settings.window_count, self._point.plan.count
         assert count is not None
         if not self._settings.is_whole:
@@ -238,8 +238,8 @@ class LevelRun:
         return count if count and planned is not None and planned - ended >= 2 * count else NEVER
 
     def _read_late(self, end_ns: int) -> None:
-        """Where windows are short against the call, the reading of an earlier one was made after this one's end too:
-        another would be no nearer. All windows are merged then, so that theirs need not be told apart."""
+        """Read the counters after the window's end. If the call is longer than a window, reuse an earlier reading
+        that was also made after this end: another would be no closer, and all windows are merged anyway."""
         is_merged = self._settings.is_whole or isinstance(self._settings.rule, Precision)
         if is_merged and self._before is not None and self._before.asked_ns >= end_ns:
             self._after = self._before
@@ -265,7 +265,7 @@ class LevelRun:
             self._collect_until_end(end_ns)
 
     def _is_cut(self) -> bool:
-        """Whether the run has to end now: the classic rule compares windows, so one may end if that takes no longer."""
+        """Return whether to end now. The classic rule compares windows, so a window may finish if that is quick."""
         if not self._instrument.watcher.is_interrupted():
             return False
         if isinstance(self._settings.rule, Precision):
@@ -275,9 +275,9 @@ class LevelRun:
         return now_ns >= self._cut_ns and self._instrument.may_cut()
 
     def _longer_ns(self, end_ns: int) -> int:
-        """How much longer a window must be to hold enough requests to be judged by; 0 when it is long enough.
+        """Return how much longer a window must be to hold enough requests; 0 if it is long enough.
 
-        The classic rule and whole plans have windows of the length that they ask for.
+        The classic rule and whole plans have windows of the requested length.
         """
         rule, window_ns = self._settings.rule, self._settings.window_ns
         if not isinstance(rule, Precision) or self._settings.is_whole or window_ns is None:
@@ -288,12 +288,12 @@ class LevelRun:
         if self._open.ended_count < FEWEST_ENDED:
             return min(window_ns, left_ns)
         length_ns = end_ns - self._open.start_ns
-        # What is left would be too short for another window of this kind.
+        # The rest would be too short for another window of this length.
         return left_ns if length_ns > window_ns and left_ns < length_ns / 2 else 0
 
     @property
     def _has_streams(self) -> bool:
-        """Answers are on their way token by token: a window can be judged by these, however few answers end in it."""
+        """Whether answers are streaming: their tokens suffice for a window, however few answers end in it."""
         running = self._collected.running
         return self._settings.has_tokens and running is not None and bool(running.stamps.any())
 
@@ -313,9 +313,9 @@ class LevelRun:
                 self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
 
     def _cut(self, count: int) -> tuple[Records, Records]:
-        """The next `count` requests and those that ended with the last of them, and the others.
+        """Split off the next `count` requests and those that ended at the same time as the last of them.
 
-        Later than `seen_ns`, one worker may have reported more than another.
+        After `seen_ns`, one worker may have reported more than another.
         """
         ends = self._rest.end_ns
         if not self._is_finished:
@@ -323,7 +323,7 @@ class LevelRun:
         return split(self._rest, int(ends[count - 1])) if 0 < count < len(ends) else self._rest.cut(count)
 
     def _expected_end_ns(self, missing: int) -> int:
-        """When so many more requests will have ended if they go on as in this window, or in the one before."""
+        """Predict the time when this many more requests will have ended, at the rate of this or the previous window."""
         ended, span_ns = self._open.ended_count, self._collected.seen_ns - self._open.start_ns
         if not ended and self.figures:
             last = self.figures[-1]
@@ -332,7 +332,7 @@ class LevelRun:
         return min(far_ns, self._collected.seen_ns + missing * span_ns // ended) if ended else far_ns
 
     def _collect_until_end(self, end_ns: int) -> None:
-        """Collect; if that leads to the window's end, read the server's counters just then, first of all."""
+        """Collect; if that reaches the window's end, first read the server's counters exactly then."""
         clock = self._instrument.clock
         self._is_read = end_ns - clock() <= NEAR_NS
         if not self._is_read:
@@ -353,15 +353,15 @@ class LevelRun:
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._settings.is_whole and self._collected.is_finished
         self._loop_lags.append(np.array([self._collected.loop_lag_ns]))
-        self._tell(fresh)
+        self._report_progress(fresh)
 
-    def _tell(self, fresh: Records) -> None:
-        """How far it is, and what has ended since this was last told."""
+    def _report_progress(self, fresh: Records) -> None:
+        """Report the progress and the requests that ended since the last report."""
         self._ended += len(fresh)
         elapsed_s = max(0, self._collected.seen_ns - self.start_ns) / NS_PER_S
         good = fresh.good
         left_s, is_most = self._left_s(elapsed_s)
-        told_cpu_ns, self._told_cpu_ns = self._told_cpu_ns, sum(self._collected.cost.cpu_ns)
+        reported_cpu_ns, self._reported_cpu_ns = self._reported_cpu_ns, sum(self._collected.cost.cpu_ns)
         watcher = self._instrument.watcher
         watcher.ticked(elapsed_s, self._open.count, self._open.failed_count + self._open.empty)
         watcher.progressed(
@@ -374,7 +374,7 @@ class LevelRun:
                 left_s=left_s,
                 is_most=is_most,
                 tokens=_tokens(good) if self._settings.has_tokens else None,
-                cpu_ns=max(0, self._told_cpu_ns - told_cpu_ns),
+                cpu_ns=max(0, self._reported_cpu_ns - reported_cpu_ns),
                 server_waiting=self._server_waiting,
                 gpu=self._gpu_share,
             )
@@ -382,7 +382,7 @@ class LevelRun:
 
     @property
     def _server_waiting(self) -> float | None:
-        """Requests in the server's queue: as its metrics say, or else on average in the last window."""
+        """Requests in the server's queue: from its metrics, or else the average of the last window."""
         metrics = self._instrument.metrics
         seen = None if metrics is None or metrics.latest is None else metrics.latest.waiting
         return self._waiting if seen is None else seen
@@ -394,14 +394,14 @@ class LevelRun:
         return host.gpu_share if seen is None and host is not None else seen
 
     def _left_s(self, elapsed_s: float) -> tuple[float | None, bool]:
-        """Until the level ends, and whether it may well end sooner; None where nobody can tell."""
+        """Return the time until the level ends, None if unknown, and whether it may end sooner."""
         settings, rule, count = self._settings, self._settings.rule, self._point.plan.count
         longest_s, is_most = None, False
         if settings.is_whole and count is not None:
             per_s = self._point.asked_per_s
             longest_s = count / per_s if per_s else elapsed_s * count / self._ended if self._ended else None
         elif settings.is_whole:
-            pass  # a ramp of concurrency, sessions: until all have ended
+            pass  # a concurrency ramp or sessions: until all have ended
         elif isinstance(rule, Precision):
             longest_s, is_most = rule.duration_ns / NS_PER_S, rule.precision > 0 or rule.is_enough is not None
         elif settings.window_ns is not None:
@@ -423,9 +423,9 @@ class LevelRun:
         self._note_silence(records)
 
     def _note_silence(self, records: Records) -> None:
-        """A server is gone when requests have got no answer for so long, and none was answered between them.
+        """Consider the server gone after a long time of unanswered requests without any answer between them.
 
-        Time without requests says nothing: a schedule may have pauses.
+        Time without requests does not count: a schedule may have pauses.
         """
         is_silent = (
             ~records.is_answered & (records.status != status.TIMEOUT) & (records.end_ns > self._last_good_ns)
@@ -440,7 +440,7 @@ class LevelRun:
         return (self._is_gone or self._is_mute) and not self._settings.is_timed
 
     def _cut_silence(self) -> None:
-        """The time after the last answer is no load: it must not water down the rate. The failures stay."""
+        """Exclude the time after the last answer, which carries no load and would dilute the rate. Failures stay."""
         last = max((number for number, window in enumerate(self.windows) if window.count), default=None)
         if last is None:
             return
@@ -449,10 +449,10 @@ class LevelRun:
         self.windows[last:] = [replace(self.windows[last], end_ns=end_ns, failures=failures)]
 
     def _follow(self, end_ns: int) -> None:
-        """Add what came of the requests that are in flight at the end of the window that fills."""
+        """Add the work done on requests in flight at the end of the current window."""
         if not self._settings.follows_work:
             return
-        if self._collected.running is None:  # the window's end was only seen afterwards
+        if self._collected.running is None:  # the window's end was seen only afterwards
             self._collect(self._collected.seen_ns, with_running=True)
         running = self._collected.running
         if running is not None:
@@ -494,9 +494,9 @@ class LevelRun:
 
     @property
     def spanned_ns(self) -> tuple[int, ...]:
-        """The windows' boundaries, with a last one that leaves out no request that was counted.
+        """The windows' boundaries; the last one includes every counted request.
 
-        Where the load was given up, or interrupted, some ended after the time that counts.
+        When the load was abandoned or interrupted, some requests ended after the counted time.
         """
         return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
 
@@ -519,7 +519,7 @@ class LevelRun:
         return sum(arrivals.by(time_ns - self._schedule_ns) for arrivals in self._arrivals)
 
     def abandon(self) -> None:
-        """Keep what the window that was filling has got so far."""
+        """Close the current window with the records so far."""
         self._after = self._read_counters()
         self._close(max(self._collected.seen_ns, self._open.start_ns + 1))
 
@@ -554,7 +554,7 @@ class LevelRun:
 
     @property
     def _may_answer_yet(self) -> bool:
-        """Some class has not answered well so far, which may be a stall."""
+        """Whether some class has no successful answer yet, which may be a stall."""
         rule = self._settings.rule
         if not self._settings.awaits_answers or self._settings.is_whole or not isinstance(rule, Precision):
             return False
@@ -564,7 +564,7 @@ class LevelRun:
         return is_early and not (has_answers(self.figures) and self._classes.have_answered)
 
     def _judge_time(self) -> StopDecision:
-        """Only the time counts; whether it was interrupted is said."""
+        """Stop by time only, or when interrupted."""
         if self._instrument.watcher.is_interrupted():
             return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
         assert isinstance(self._settings.rule, Precision)
@@ -573,21 +573,22 @@ class LevelRun:
 
     @property
     def _is_silent(self) -> bool:
-        """Requests of the last window got no answer; or those before it did not, and are tried again after a pause."""
+        """Whether requests of the last window got no answer, or earlier ones did not and a retry is pausing."""
         last = self.figures[-1]
         is_pausing = not self._is_open and not last.failed_count and self._silent_since_ns > 0
         return (self._was_silent or is_pausing) and not has_answers([last])
 
     @property
     def _has_time(self) -> bool:
-        """For a server that has just stopped answering well; by the precision rule windows are short."""
+        """Whether there is time left for a server that has just stopped answering; windows are short with the
+        precision rule."""
         rule, now_ns = self._settings.rule, self._collected.seen_ns
         if self._settings.is_whole or not isinstance(rule, Precision):
             return False
         return now_ns - self._last_good_ns < GONE_NS and now_ns - self.start_ns < rule.duration_ns
 
     def _is_enough(self) -> bool:
-        """What the level is for is decided; failures may do so, too. It stays so."""
+        """Return whether the purpose of the level is decided; failures may decide it too, and the decision is final."""
         rule = self._settings.rule
         if isinstance(rule, Precision) and rule.is_enough is not None and not self._has_enough:
             self._has_enough = rule.is_enough()
@@ -600,15 +601,15 @@ class LevelRun:
         return f"every request of the last {len(recent)} windows failed: {failed:,} of {failed:,}"
 
     def _given_up(self) -> Remark:
-        """Why the level ends here, and what was left undone."""
+        """Return why the level ends here, and how much was not sent."""
         answered_s = (self._last_good_ns - self.start_ns) / NS_PER_S
-        text = f"the server gave its last good answer {answered_s:.1f} s into the level"
+        text = f"the last successful answer came {answered_s:.1f} s into the level"
         if not answered_s:
-            text = "the server gave no good answer"
+            text = "the server gave no successful answer"
         note = Note.SERVER_GONE
         if self._is_mute:
             note, limit_s = Note.NO_ANSWER, self._instrument.silence_ns / NS_PER_S
-            text += f", and for {plain_number(limit_s)} s no answer at all"
+            text += f", with no answer at all for {plain_number(limit_s)} s"
         asked = self._point.plan.count
         unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
         if unsent > 0:
@@ -617,7 +618,7 @@ class LevelRun:
 
     @property
     def _is_going_on(self) -> bool:
-        """More windows of a whole plan are to come."""
+        """Whether more windows of a whole plan follow."""
         return not self._is_last and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> StopDecision:
@@ -640,7 +641,7 @@ class LevelRun:
         return GO_ON if may_go_on and not self._is_promise_decided(whole) else decision
 
     def _estimates(self, whole: Window) -> list[tuple[str, Estimate]]:
-        """The figures that are to be precise: of a server that makes text its tokens, unless a percentile is chosen."""
+        """Return the figures that must be precise: tokens for a text server, unless a percentile is chosen."""
         chosen = self._settings.percentile
         latency = (latency_name(chosen), latency_estimate(whole, chosen))
         tokens = token_estimate(whole)
@@ -649,7 +650,7 @@ class LevelRun:
         return [(TOKENS, tokens)] if chosen is None else [(TOKENS, tokens), latency]
 
     def _is_promise_decided(self, whole: Window) -> bool:
-        """Where a promise is judged, more requests may tell what these do not."""
+        """Return whether the SLO is decided: more requests may decide one that is not."""
         promise = self._settings.promise if self._settings.judges_promise else None
         if promise is None:
             return True
@@ -657,7 +658,7 @@ class LevelRun:
         return judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
 
     def _cold_count(self) -> int:
-        """Windows at the start that do not count; none when a silence was cut out."""
+        """Return the number of excluded windows at the start; 0 if a silence was cut out."""
         numbers = np.cumsum([window.number for window in self.windows])
         if not self._settings.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
             return 0
@@ -667,7 +668,7 @@ class LevelRun:
     # --- the result
 
     def raw(self, decision: StopDecision) -> RawLevel:
-        """What was seen, from which `conclude` makes the level."""
+        """Return the observations from which `conclude` builds the level."""
         poller = self._instrument.metrics
         cold = self._cold_count()
         counted = self.windows[cold:] or [self._open]
@@ -691,7 +692,7 @@ class LevelRun:
         return replace(raw, classes=self._classes.conclude(raw, counted))
 
     def _samples(self, whole: Window) -> tuple[Sample, ...] | None:
-        """Of the merged windows; where none was taken in them, the last one before their end."""
+        """Return the samples of the merged windows, or else the latest one before their end."""
         poller = self._instrument.metrics
         if poller is None:
             return None
@@ -716,10 +717,10 @@ def _spent(old: Cost, new: Cost, elapsed_ns: int) -> Expense:
 
 
 def _is_failing(rows: Sequence[WindowFigures]) -> bool:
-    """Something failed in these windows, and nothing ended well."""
+    """Return whether requests failed in these windows and none succeeded."""
     return any(row.failed_count for row in rows) and not has_answers(rows)
 
 
 def _tokens(good: Records) -> int:
-    """As the server counts them, or else as responses of streams."""
+    """Count tokens as reported by the server, or else as responses of streams."""
     return int(np.where(good.tokens > 0, good.tokens, good.responses).sum())

@@ -1,4 +1,4 @@
-"""Several models in one load: their requests take turns on the same connections, each as often as its weight says."""
+"""Several models in one load: their requests share connections and alternate by weight."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,28 +14,30 @@ from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
 
 OWN_ORDER = ("fixed_schedule", "replay", "periodic_concurrency", "session_concurrency")
-"""Loads that say themselves which request comes next."""
-_SCENARIO = "give each model a class of its own in a scenario: inferometer measure --scenario FILE"
+"""Loads that determine the order of requests themselves."""
+_SCENARIO = "define a class for each model in a scenario: inferometer measure --scenario FILE"
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedModel:
-    """A model and how often it has its turn."""
+    """A model and its weight in the mix."""
 
     model: str
     weight: float = 1.0
 
 
 def weighted(words: Sequence[str]) -> tuple[WeightedModel, ...]:
-    """Models as they were written: NAME:WEIGHT, or NAME, which has the weight 1. One alone has no weight: names may
-    have a colon."""
+    """Parse models written as NAME:WEIGHT, or NAME with weight 1. A single model has no weight, since names may
+    contain a colon."""
     if len(words) < 2:
         return tuple(WeightedModel(word) for word in words)
     found = tuple(map(_weighted, words))
     names = [row.model for row in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"the model '{twice}' is given twice", remedy="add up its weights")
+        raise UsageError(
+            f"the model '{twice}' is given twice", remedy="list it once, with the sum of its weights"
+        )
     return found
 
 
@@ -45,45 +47,48 @@ def _weighted(word: str) -> WeightedModel:
         return WeightedModel(word)
     try:
         weight = float(written)
-    except ValueError:  # a name may have a colon, too
+    except ValueError:  # a name may contain a colon
         return WeightedModel(word)
     if not name or not 0 < weight < 1e9:
         raise UsageError(
-            f"'{word}' has the weight '{written}'", remedy="write it like detector:3, with a number above 0"
+            f"'{word}' has an invalid weight '{written}'",
+            remedy="write it like detector:3, with a weight above 0",
         )
     return WeightedModel(name, weight)
 
 
 def prepare_mix(options: Options, models: Sequence[WeightedModel], *, command: str, habits: Habits) -> Setup:
-    """As `prepare`, for all of them; the requests of all are in one list."""
+    """Prepare all models like `prepare`, with their requests in one list."""
     for name in OWN_ORDER:
         if name in options.given:
             raise UsageError(
-                f"{option_name(name)} says which request comes next, and so do the weights of models",
+                f"{option_name(name)} determines the order of requests, which conflicts with model weights",
                 remedy=_SCENARIO,
             )
     for name in ("shared_memory", "profile_export"):
         if name in options.given:
             raise UsageError(
-                f"{option_name(name)} is for one model, and {len(models)} are given", remedy="leave it out"
+                f"{option_name(name)} supports a single model, but {len(models)} are given",
+                remedy="remove it",
             )
     setups = [prepare(changed(options, model=row.model), command=command, habits=habits) for row in models]
     return mixed(setups, models)
 
 
 def mixed(setups: Sequence[Setup], models: Sequence[WeightedModel]) -> Setup:
-    """One setup for all; refuses models whose requests cannot share connections."""
+    """Merge the setups into one; reject models whose requests cannot share connections."""
     first, limit = setups[0], _reply_limit(setups)
     for setup in setups:
         if setup.sequences is not None:
             raise UsageError(
-                f"'{setup.model.name}' takes sequences, which cannot take turns", remedy=_SCENARIO
+                f"'{setup.model.name}' uses sequences, which cannot be mixed with other models",
+                remedy=_SCENARIO,
             )
         if setup.traffic.wiring._replace(reply_limit=limit) != first.traffic.wiring._replace(
             reply_limit=limit
         ):
             raise UsageError(
-                f"requests for '{setup.model.name}' travel in another way than those for '{first.model.name}'",
+                f"requests for '{setup.model.name}' cannot share connections with those for '{first.model.name}'",
                 remedy=_SCENARIO,
             )
     total = sum(row.weight for row in models)
@@ -118,7 +123,7 @@ def mixed(setups: Sequence[Setup], models: Sequence[WeightedModel]) -> Setup:
 
 
 def mixed_result(setups: Sequence[Setup], names: Sequence[str]) -> Result:
-    """What is known of all of them before the load."""
+    """Merge what is known about all models before the load."""
     first = setups[0].result
     models = [dict(setup.result.model) for setup in setups]
     urls = list(dict.fromkeys(str(setup.result.server["url"]) for setup in setups))
@@ -134,7 +139,7 @@ def mixed_result(setups: Sequence[Setup], names: Sequence[str]) -> Result:
 
 
 def has_own_counters(setup: Setup, setups: Sequence[Setup]) -> bool:
-    """Whether no other class at the same server calls the same models: the server counts them together."""
+    """Return whether no other class calls the same models of the same server, which counts them together."""
     names = {model.name for model in setup.model.family()}
     return not any(
         other is not setup
@@ -150,7 +155,7 @@ def _asked(setup: Setup, number: int, order: Sequence[tuple[int, int]]) -> tuple
 
 
 def _reply_limit(setups: Sequence[Setup]) -> int:
-    """The largest reply of any model: replies share connections."""
+    """Return the largest reply limit of any model: replies share connections."""
     return max(setup.traffic.wiring.reply_limit for setup in setups)
 
 

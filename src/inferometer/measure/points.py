@@ -1,4 +1,4 @@
-"""The levels a run visits: options -> load points."""
+"""Levels of a run: from options to load points."""
 
 import math
 from collections.abc import Iterator
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
     from inferometer.dataset.replay import Trace
 from inferometer.stats.measurement import Level
 
-THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
-RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
+THREADS = 16  # sender threads of the classic tool by concurrency, unless there is one per request
+RATE_THREADS = 4  # by rate: the most outstanding requests in synchronous mode
 
 _WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
 
 
 @frozen
 class Agenda:
-    """Load that ends by itself: a schedule of so many requests, and which of the data each one sends.
+    """A load that ends by itself: a schedule with a request count, and the data step of each request.
 
-    `before` is what is sent to warm up; of a fixed schedule these are its first requests."""
+    `before` is the warm-up; for a fixed schedule, its first requests.
+    """
 
     schedule: Schedule
     count: int
@@ -54,12 +55,12 @@ class Agenda:
 
     @property
     def length_ns(self) -> int:
-        """From the start to the last request."""
+        """Time from the start to the last request."""
         return self.schedule.due_ns(self.count - 1)
 
     @property
     def per_s(self) -> float:
-        """The mean rate between the first and the last request; of a single one, or of all at once, 0."""
+        """Mean rate between the first and the last request; 0 for a single request, or for all at once."""
         span_ns = self.length_ns - self.schedule.due_ns(0)
         return (self.count - 1) * NS_PER_S / span_ns if span_ns else 0.0
 
@@ -69,11 +70,11 @@ class Agenda:
 
 @dataclass(slots=True)
 class LastOutcome:
-    """What came of the levels so far; whoever measures them says so here."""
+    """Outcome of the levels so far, updated by the code that measures them."""
 
-    passed: bool = True  # the last one
+    passed: bool = True  # whether the last level passed
     tried: list[Tried] = field(default_factory=list)
-    left_ns: float = math.inf  # for the levels of a sweep that follow
+    left_ns: float = math.inf  # for the remaining levels of a sweep
 
     def add(self, level: Level) -> None:
         self.passed = level.is_stable and not level.is_over_limit
@@ -99,19 +100,20 @@ class LastOutcome:
 
 
 def load_mode(options: Options) -> str:
-    """By the field that asks for it; without one, by concurrency."""
+    """Return the load mode that the options select; concurrency by default."""
     return next((mode for mode in LOAD_MODES[1:] if getattr(options, mode)), "concurrency")
 
 
 def is_rate(options: Options) -> bool:
-    """Whether requests have times at which they are due."""
+    """Return whether requests have due times."""
     return load_mode(options) not in _WITHOUT_TIMES
 
 
 def points(
     options: Options, last: float | None, outcome: LastOutcome, agenda: Agenda | None = None
 ) -> Iterator[LoadPoint]:
-    """One after the other, each chosen after the outcome of the one before; `last` is the end of the range."""
+    """Yield load points one by one, each chosen after the outcome of the previous one; `last` is the end of the
+    range."""
     cap = options.max_outstanding
     if agenda is not None:
         before = None if agenda.before is None else agenda.before.plan(cap)
@@ -119,7 +121,7 @@ def points(
     elif options.periodic_concurrency is not None:
         span = options.periodic_concurrency
         ramp = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
-        # The classic tool's export says 1.
+        # The classic tool exports 1.
         yield LoadPoint("concurrency", 1, ramp, before=Closed(ramp.start, options.warmup_request_count))
     elif options.session_concurrency is not None:
         yield LoadPoint("concurrency", options.session_concurrency, Closed(options.session_concurrency))
@@ -136,7 +138,7 @@ def points(
 
 
 def level_count(options: Options, last: float | None) -> int | None:
-    """How many there are if each one passes; None where that depends on their outcome."""
+    """Return the number of levels if each one passes; None if it depends on their outcome."""
     if options.sweep:
         return None
     span = options.request_rate if is_rate(options) else options.concurrency
@@ -168,11 +170,11 @@ def _range_points(options: Options, last: float | None, outcome: LastOutcome) ->
 
 
 def most_streams(options: Options, *, has_sequences: bool) -> int:
-    """That requests share, as in the classic tool: one for each of its senders; 0 is one for each request in a periodic
-    plan, and one for each live sequence.
+    """Return the number of streams that requests share, one per sender of the classic tool; 0 means one per request in
+    a periodic plan, or one per live sequence.
 
-    Two sequences on one stream could wait for each other: Triton answers a stream's requests in order, and one that is
-    not begun because another has its place would hold back the answers that the other needs to go on.
+    Two sequences on one stream could block each other: Triton answers the requests of a stream in order, so one that is
+    waiting for a sequence slot would hold back the answers that the other needs to continue.
     """
     if not options.streaming or options.periodic_concurrency is not None or has_sequences:
         return 0
@@ -180,7 +182,7 @@ def most_streams(options: Options, *, has_sequences: bool) -> int:
 
 
 def _linear(start: float, end: float | None, step: float, outcome: LastOutcome) -> Iterator[float]:
-    """start, start + step ... up to `end` (None: no end), as long as each one passes; the first one in any case."""
+    """Yield start, start + step ... up to `end` (None: unbounded) while each one passes; always yield the first."""
     number = 0
     while True:
         value = start + number * step
@@ -193,7 +195,7 @@ def _linear(start: float, end: float | None, step: float, outcome: LastOutcome) 
 def _binary(
     start: float, end: float, step: float, outcome: LastOutcome, *, is_whole: bool
 ) -> Iterator[float]:
-    """The two ends, then the middle between the highest that passed and the lowest that failed."""
+    """Yield both ends, then the middle between the highest that passed and the lowest that failed."""
     yield start
     if not outcome.passed:
         return
@@ -214,30 +216,32 @@ def rate_schedule(options: Options, rate: float) -> Schedule:
 
 
 def read_intervals(path: str) -> tuple[int, ...]:
-    """The times of one round, from a file of gaps in microseconds."""
+    """Return the times of one round from a file of gaps in microseconds."""
     check_path(path)
-    lines = read_text(path, DESCRIPTION, "the file of gaps", remedy="give a file of whole numbers").split()
+    lines = read_text(
+        path, DESCRIPTION, "the file of request intervals", remedy="give a file of whole numbers"
+    ).split()
     if not lines:
-        raise UsageError(f"file '{path}' is empty", remedy="write one gap per line, in microseconds")
+        raise UsageError(f"file '{path}' is empty", remedy="write one interval per line, in microseconds")
     for number, line in enumerate(lines, start=1):
         if not is_digits(line):
             raise UsageError(
                 f"entry {number} of '{path}' is '{line}'",
-                remedy="gaps are whole numbers of microseconds, one per line",
+                remedy="write intervals as whole microseconds, one per line",
             )
     times = tuple(accumulate(int(line) * NS_PER_US for line in lines))
     if times[-1] == 0:
-        raise UsageError(f"all gaps in '{path}' are 0", remedy="at least one must be above 0")
+        raise UsageError(f"all intervals in '{path}' are 0", remedy="make at least one greater than 0")
     return times
 
 
-# --- load that ends by itself
+# --- loads that end by themselves
 
 
 def maybe_agenda(
     options: Options, dataset: Dataset, trace: "Trace | None", numbers: tuple[int, ...] | None
 ) -> Agenda | None:
-    """None when the load goes on until it has been measured."""
+    """Return the agenda; None if the load continues until it has been measured."""
     if options.shape_load is not None:
         shape = parse_shape(options.shape_load)
         return _with_warm_up(Agenda(shape, shape.count), options)
@@ -250,7 +254,7 @@ def maybe_agenda(
 
 
 def _with_warm_up(agenda: Agenda, options: Options) -> Agenda:
-    """To warm up, the schedule begins once more."""
+    """Add a warm-up that plays the beginning of the schedule."""
     count = min(options.warmup_request_count, agenda.count)
     return replace(agenda, before=replace(agenda, count=count)) if count else agenda
 
@@ -258,14 +262,14 @@ def _with_warm_up(agenda: Agenda, options: Options) -> Agenda:
 def _fixed(times_ms: tuple[float, ...], warm_up: int) -> Agenda:
     if warm_up >= len(times_ms):
         raise UsageError(
-            f"the fixed schedule has {len(times_ms)} steps, and {warm_up} of them are to warm up",
-            remedy="give more steps, or a lower --warmup-request-count",
+            f"the fixed schedule has {len(times_ms)} steps, too few for a warm-up of {warm_up} requests",
+            remedy="add steps, or lower --warmup-request-count",
         )
     order = tuple(sorted(range(len(times_ms)), key=lambda step: times_ms[step]))
     times = tuple(round(times_ms[step] * NS_PER_MS) for step in order)
     if not warm_up:
         return Agenda(Listed(times), len(times), order)
-    # The rest begins when the warm-up is over, as long after it as in the file.
+    # The rest follows the warm-up with the same offset as in the file.
     rest = tuple(time - times[warm_up - 1] for time in times[warm_up:])
     before = Agenda(Listed(times[:warm_up]), warm_up, order[:warm_up])
     return Agenda(Listed(rest), len(rest), order[warm_up:], before)

@@ -1,4 +1,4 @@
-"""Before the load: what is asked of whom, checked and rendered; nothing is measured yet."""
+"""Preparation of a run: ask the server, check the options and render requests; nothing is measured yet."""
 
 import dataclasses
 import math
@@ -52,15 +52,13 @@ if TYPE_CHECKING:
 IN_PROCESS_KIND = "triton_c_api"
 METRICS_PORT = 8002
 OWN_FILES = 16  # of a worker, besides its connections
-SLICES = (
-    20  # windows in the time a level may take by the precision rule, of a schedule, or of so many requests
-)
+SLICES = 20  # windows per level with the precision rule, in a schedule, or in a request count
 SHORTEST_SLICE_NS = 100 * NS_PER_MS
 
 
 @frozen
 class Setup:
-    """Everything that is known before load starts."""
+    """Everything known before the load starts."""
 
     options: Options
     model: ModelSpec
@@ -68,56 +66,56 @@ class Setup:
     shared: "Shared | None"  # tensors for shared memory
     level_settings: LevelSettings
     sequences: SequencePlan | None
-    result: Result  # with no levels yet
+    result: Result  # without levels
     service: Service
     has_statistics: bool
-    last: float | None  # the end of the sweep; None is open
+    last: float | None  # end of the sweep; None is unbounded
     warnings: tuple[str, ...]
-    metrics: MetricsEndpoint | None = None  # only when they are collected
-    journal: "RequestJournal | None" = None  # only when requests are exported
-    agenda: Agenda | None = None  # of load that ends by itself
-    host: "Host | None" = None  # of the worker, where that is to hold the server
-    prompts: "RunPrompts | None" = None  # of servers that read text
-    parts: tuple["Setup", ...] = ()  # of each class of traffic, where there are several
+    metrics: MetricsEndpoint | None = None  # only if they are collected
+    journal: "RequestJournal | None" = None  # only if requests are exported
+    agenda: Agenda | None = None  # of a load that ends by itself
+    host: "Host | None" = None  # of the worker, if it runs the server
+    prompts: "RunPrompts | None" = None  # for servers that read text
+    parts: tuple["Setup", ...] = ()  # one per traffic class, if there are several
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What was found out by asking the server."""
+        """Information found by asking the server."""
         return tuple(self.result.server["findings"])
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """What is to say before the load."""
+        """Messages to show before the load."""
         return (*self.findings, *self.warnings)
 
 
 class Habits(NamedTuple):
-    """What a command does in a way of its own while a measurement is prepared."""
+    """Behaviour of a command during preparation."""
 
-    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
-    judges_promise: bool = False  # says of every level whether it keeps the promise
+    finds_warm_up: bool = False  # exclude windows at the start that differ from the rest
+    judges_promise: bool = False  # judges the SLO for every level
     slices_counts: bool = False  # -n: several windows, not one
-    follows_work: bool = False  # throughput by work done; users of long requests start one after the other
-    # After the first look at the metrics.
+    follows_work: bool = False  # throughput by work done; users of long requests start staggered
+    # Called after the first poll of the metrics.
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
-    made_data: Callable[[ModelSpec, Options], Dataset] | None = None  # instead of the data of the options
-    data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
-    bad_data: str = ""  # stands before the reason when input data cannot be read
-    bad_requests: str = ""  # stands before the reason when no requests can be made of it
-    # By rate, how many requests may be outstanding; None is any number.
+    made_data: Callable[[ModelSpec, Options], Dataset] | None = None  # replaces the data of the options
+    data_read: Callable[[Effective], None] | None = None  # receives the input data, as in `Result.effective`
+    bad_data: str = ""  # prefix for the error if input data cannot be read
+    bad_requests: str = ""  # prefix for the error if no requests can be made from it
+    # By rate, the most outstanding requests; None is unlimited.
     most_outstanding: Callable[[Options], int | None] = attrgetter("max_outstanding")
 
 
 OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True, follows_work=True)
-"""Of `inferometer measure` and the API."""
+"""Habits of `inferometer measure` and the API."""
 
 
 def prepare(
     options: Options, *, command: str, host: "Host | None" = None, habits: Habits | None = None
 ) -> Setup:
-    """Ask the server about the model and make the requests; nothing is measured yet.
+    """Ask the server about the model and build the requests; nothing is measured yet.
 
-    `host` is to hold a Triton in our own process, where that is not as the options say.
+    `host` overrides the in-process Triton that the options describe.
     """
     habits, options = habits or Habits(), with_api_key(options)
     if options.service_kind != IN_PROCESS_KIND:
@@ -125,7 +123,7 @@ def prepare(
     from inferometer.server.in_process import Host, asked_host, check_repository, installation
 
     check_command("--service-kind triton_c_api", "a Triton with its models in this process")
-    # Who holds the Triton: the given installation, one in the usual place, or that of the wheel.
+    # The in-process Triton: the given installation, one in the usual place, or that of the wheel.
     host = host or Host(
         models=(options.model, *(name for name, _ in options.bls_composing_models)),
         repository=check_repository(Path(options.model_repository or "")),
@@ -137,7 +135,7 @@ def prepare(
 
 
 def moved(setup: Setup, host: "Host") -> Setup:
-    """The same requests for another process of ours that holds a Triton."""
+    """Return the same requests for another in-process Triton."""
     endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
     wiring = setup.traffic.wiring._replace(endpoint=endpoint)
     return replace(
@@ -149,12 +147,12 @@ def moved(setup: Setup, host: "Host") -> Setup:
 
 
 def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
-    """At this endpoint, or at the address that was given."""
+    """Prepare at this endpoint, or at the given address."""
     check_given(options, command)
     trace = _maybe_trace(options)
     is_found = options.service_kind == AUTO
     options, found = recognized(options, command)
-    check_given(options, command)  # now that it is known what the server is
+    check_given(options, command)  # now that the kind of server is known
     connection = connection_to(options, endpoint)
     endpoint = connection.endpoint
     check_tls(options, endpoint)
@@ -195,8 +193,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     level_settings = replace(level_settings, asked_tokens=traffic.asked_tokens)
     if requests.sequences is not None and options.cancel_after_s is not None:
         raise UsageError(
-            f"--cancel-after is for requests that stand alone, and those of {model.name} are parts of sequences",
-            remedy="leave it out",
+            f"--cancel-after applies only to independent requests, but those for {model.name} are parts of sequences",
+            remedy="remove it",
         )
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -248,7 +246,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     )
 
 
-# --- what most runs do without is imported by those that have it
+# --- imports that most runs do not need
 
 
 def _maybe_trace(options: Options) -> "Trace | None":
@@ -286,7 +284,7 @@ def _maybe_journal(
         path=Path(options.profile_export),
         service_kind=options.service_kind,
         endpoint=options.endpoint,
-        # Where requests are not made of the data, there is nothing to say of their inputs.
+        # Requests that are not made from the data have no inputs to export.
         steps=steps if len(steps) == len(traffic.requests) else ((),) * len(traffic.requests),
         datatypes={output.name: output.datatype for output in model.outputs},
         read_outputs=service.read_outputs,
@@ -295,7 +293,7 @@ def _maybe_journal(
 
 
 def _server(service: Service) -> dict[str, Any]:
-    """What the server says of itself; a plain KServe v2 server may say nothing."""
+    """Return the server's metadata, which may be empty for a plain KServe v2 server."""
     try:
         found = dict(service.server())
     except MissingError:
@@ -307,27 +305,27 @@ def _server(service: Service) -> dict[str, Any]:
 def _missing(options: Options, server: Mapping[str, Any]) -> tuple[Remark, ...]:
     if "statistics" in server["extensions"] or not KINDS[options.service_kind].has_statistics:
         return ()
-    return (Remark(Note.STATISTICS_MISSING, "the server has no statistics extension"),)
+    return (Remark(Note.STATISTICS_MISSING, "the server does not support the statistics extension"),)
 
 
 def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
-    """Workers raise their limit of open files as far as they may; that can be too little for what was asked."""
+    """Warn if the limit of open files, which workers raise as far as allowed, is too low."""
     if options.protocol != "http" or is_rate(options) or last is None:
-        return ()  # over gRPC connections are shared, and by rate nobody knows how many it takes
+        return ()  # gRPC shares connections, and by rate their number is unknown
     start = 1 if options.concurrency is None else options.concurrency.start
     workers = 1 if options.workers == "auto" else options.workers
     needed = math.ceil(max(start, last) / workers) + OWN_FILES
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if allowed == resource.RLIM_INFINITY or needed <= allowed:
         return ()
-    text = f"a worker will need {needed} open files, and the system allows it {allowed}"
+    text = f"a worker will need {needed} open files, but the limit is {allowed}"
     return (f"WARNING: {text}; {Note.FEW_FILES.advice}",)
 
 
 def _maybe_shared(
     options: Options, model: ModelSpec, steps: Sequence[Step], dataset: Dataset
 ) -> "Shared | None":
-    """What goes into shared memory; outputs that are compared or exported come back with the reply."""
+    """Return the shared memory tensors; outputs that are compared or exported are returned inline."""
     if options.shared_memory == "none":
         return None
     from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
@@ -344,17 +342,17 @@ def _maybe_shared(
 def _metrics(
     options: Options, server: Endpoint, habits: Habits
 ) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
-    """Where the metrics are, and what is to say after a first look at them."""
+    """Return the metrics endpoint and the warnings after a first poll."""
     kind = KINDS[options.service_kind]
     if not options.collect_metrics or not (options.service_kind == "triton" or kind.has_tokens):
-        return None, ()  # others count in their own way
+        return None, ()  # other kinds have their own counters
     metrics = metrics_endpoint(options, server)
     warnings = llm_warnings if kind.has_tokens else habits.metrics_warnings
     return metrics, warnings(metrics.look())
 
 
 def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
-    """Where the metrics are said to be, or usually are: LLM servers have them at the address of their answers."""
+    """Return the given metrics endpoint or the usual one: LLM servers serve metrics on their own address."""
     if options.metrics_url is not None:
         endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
         endpoint = endpoint._replace(prefix=endpoint.prefix or "/metrics")
@@ -368,7 +366,7 @@ def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
 
 
 def _without_effect(options: Options) -> Iterator[str]:
-    """What was asked and has no effect, or cannot be had, and what is taken instead."""
+    """Warn about options that have no effect or are replaced."""
     if "json" in (options.input_format, options.output_format):
         if options.protocol != "http":
             yield "WARNING: The tensor formats are only for HTTP; gRPC carries tensors in its own form."
@@ -388,7 +386,7 @@ def _without_effect(options: Options) -> Iterator[str]:
 
 @contextmanager
 def _data_refused(prefix: str) -> Iterator[None]:
-    """Says at which stage the input data was refused, where the command has words for it."""
+    """Prefix errors about the input data with the command's wording for this stage, if it has one."""
     try:
         yield
     except UsageError as error:
@@ -398,7 +396,7 @@ def _data_refused(prefix: str) -> Iterator[None]:
 
 
 def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
-    """The end of the sweep and what must be said about it."""
+    """Return the end of the sweep and warnings about it."""
     span = options.request_rate if is_rate(options) else options.concurrency
     if span is None:
         return 1, ()
@@ -474,27 +472,27 @@ def _maybe_ns(seconds: float | None) -> int | None:
 
 
 def _promise(options: Options, text: str) -> Slo:
-    """Refused where it limits what the answers do not have."""
+    """Parse the SLO; reject limits on figures that the answers do not have."""
     promise = parse_slo(text)
     has_tokens = KINDS[options.service_kind].has_tokens
     for term in promise.terms:
         if term.figure in ("tpot", "gap") and not has_tokens:
             raise UsageError(
-                f"'{term.text}': the answers of {KINDS[options.service_kind].title} have no tokens",
+                f"'{term.text}': answers from {KINDS[options.service_kind].title} have no tokens",
                 remedy="limit the latency instead",
             )
         if term.figure in STREAMED and not (
             options.streaming or (has_tokens and (options.is_lenient or _has_own_data(options)))
         ):
             raise UsageError(
-                f"'{term.text}': without a stream an answer comes all at once",
+                f"'{term.text}': an answer that is not streamed arrives all at once",
                 remedy="limit the latency instead, or add --streaming",
             )
     return promise
 
 
 def _has_own_data(options: Options) -> bool:
-    """Payloads of the user's may ask for a stream themselves."""
+    """Return whether the user supplies payloads, which may request a stream themselves."""
     return bool(options.data.files or options.bodies or options.data.sources != ("random",))
 
 
@@ -541,14 +539,14 @@ def _schedule_name(options: Options) -> str:
 
 
 def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
-    """Requests that will be sent, where that is known."""
+    """Return the number of requests to send, if known."""
     if options.session_concurrency is not None:
         return sum(map(len, dataset.streams))
     return options.request_count if agenda is None else agenda.count
 
 
 def _asked(options: Options) -> dict[str, Any]:
-    """What the user asked without secrets; of headers only the names, of keys only that there is one."""
+    """Return the user's options without secrets: headers by name only, keys only as present or absent."""
     asked = dataclasses.asdict(options)
     for name in ("url", "metrics_url", "management_url", "path", "endpoint"):
         asked[name] = None if asked[name] is None else redacted(asked[name])

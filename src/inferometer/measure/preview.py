@@ -1,6 +1,6 @@
-"""The first request of a run, and one reply, as text: heads and JSON as they are, long bytes shortened.
+"""The first request of a run and one reply as text: headers and JSON verbatim, binary data shortened.
 
-Values of headers that the user gave may be secrets: they are masked.
+Headers given by the user may be secrets: their values are masked.
 """
 
 import json
@@ -30,21 +30,21 @@ _HARMLESS = frozenset(
 _SECRET = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"))
 _LENGTH = "inference-header-content-length"
 _RAW = {"raw_input_contents": "inputs", "raw_output_contents": "outputs"}
-"""Of KServe v2 messages: the field that holds raw tensors, and the one that describes them."""
+"""Fields of KServe v2 messages that hold raw tensors, with the fields that describe them."""
 
 
 def first_of(setup: Setup) -> FirstRequest:
-    """What a run would send first."""
+    """Return the first request of a run."""
     agenda = setup.agenda
     steps = None if agenda is None else (agenda.before or agenda).steps
     return first_request(setup.traffic, step=steps[0] if steps else 0, sequences=setup.sequences)
 
 
 def send(setup: Setup, request: FirstRequest) -> SingleReply:
-    """Send it once."""
+    """Send the request once."""
     if setup.traffic.wiring.protocol == IN_PROCESS:
         raise UsageError(
-            "a Triton in this process is reached over no network, so there is no reply to show",
+            "an in-process Triton is not reached over a network, so there is no reply to show",
             remedy="use --dry-run, or start the server with inferometer serve and give its address",
         )
     with registered_memory(setup):
@@ -55,7 +55,7 @@ def send(setup: Setup, request: FirstRequest) -> SingleReply:
 
 
 def request_text(setup: Setup, request: FirstRequest) -> str:
-    """The whole request, as it goes out."""
+    """Format the whole request as sent."""
     endpoint = setup.traffic.wiring.endpoint
     if setup.traffic.wiring.protocol == IN_PROCESS:
         title, lines = "handed over in this process", _message_lines(setup, request.data, is_reply=False)
@@ -83,7 +83,7 @@ def _http_lines(setup: Setup, data: bytes) -> Iterator[str]:
 
 
 def _form_lines(body: bytes, boundary: str) -> Iterator[str]:
-    """The parts of a form: heads as they are, what they hold shortened."""
+    """Format the parts of a form: headers verbatim, contents shortened."""
     mark = f"--{boundary}".encode()
     for part in body.removesuffix(b"\r\n").removesuffix(b"--").removesuffix(mark).split(mark + b"\r\n")[1:]:
         head, _, content = part.removesuffix(b"\r\n").partition(b"\r\n\r\n")
@@ -111,7 +111,7 @@ def _fields(fields: Iterable[tuple[str, str]], given: set[str]) -> Iterator[str]
 
 
 def _body_lines(body: bytes, header_length: str | None, noun: str) -> Iterator[str]:
-    """Text as it is; behind the JSON part of a KServe v2 body, its binary tensors."""
+    """Format text verbatim; after the JSON part of a KServe v2 body, its binary tensors."""
     length = len(body)
     if header_length is not None and is_digits(header_length) and int(header_length) <= length:
         length = int(header_length)
@@ -136,7 +136,7 @@ def _binary_tensors(body: bytes, at: int, noun: str) -> Iterator[str]:
 
 
 def tensor_words(tensor: Tensor) -> str:
-    """`<INPUT0: INT32 [16], 64 bytes: 0 1 2 ...>`."""
+    """Format a tensor: `<INPUT0: INT32 [16], 64 bytes: 0 1 2 ...>`."""
     from inferometer.model.numbers import DATATYPES, decode
 
     shape = f" [{','.join(map(str, tensor.shape))}]" if tensor.shape else ""
@@ -146,7 +146,7 @@ def tensor_words(tensor: Tensor) -> str:
         return f"<{head}: {_shortened(_hex(tensor.data), len(tensor.data))}>"
     size = DATATYPES[tensor.datatype].size
     try:
-        # Of strings all are read: where one begins is known only from those before it.
+        # Strings are decoded from the beginning, because each position depends on the ones before.
         values = decode(tensor.datatype, tensor.data[: FEW * size] if size else tensor.data)
     except ValueError:
         return f"<{head}: {_shortened(_hex(tensor.data), len(tensor.data))}>"
@@ -172,7 +172,7 @@ def _shortened(words: Iterable[str], count: int) -> str:
 
 
 def _words(data: bytes) -> str:
-    """A text as it is, where it is one."""
+    """Format bytes as text if possible."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -225,7 +225,7 @@ def _entries(message: Any, indent: str) -> Iterator[str]:
 
 
 def _content_words(message: Any) -> str:
-    """The values of a TensorProto; those of a type that is not known here are bytes."""
+    """Format the values of a TensorProto; unknown types are shown as bytes."""
     from inferometer.services.tfserving import tensor_of
 
     try:
@@ -257,7 +257,7 @@ def _scalar(value: Any) -> str:
 
 
 def _raw_tensors(message: Any, described: str, contents: Sequence[bytes]) -> Iterator[str]:
-    """Raw tensors in the order of those that are described without a place in shared memory."""
+    """Format raw tensors in the order of the descriptions that have no shared memory region."""
     rows = [row for row in getattr(message, described) if "shared_memory_region" not in row.parameters]
     for number, data in enumerate(contents):
         if number < len(rows):
@@ -271,7 +271,7 @@ def _raw_tensors(message: Any, described: str, contents: Sequence[bytes]) -> Ite
 
 
 def reply_text(setup: Setup, reply: SingleReply) -> str:
-    """What came back: status, headers, the body or the responses, and the tensors in it."""
+    """Format the reply: status, headers, and the body or the responses with their tensors."""
     connection = Connection(setup.traffic.wiring.endpoint, setup.options.headers)
     return without_key(_reply_text(setup, reply), connection.key)
 
@@ -308,7 +308,7 @@ def _events(pieces: Iterable[tuple[int, bytes]]) -> list[tuple[int, Event]]:
 
 
 def _responses(found: Sequence[tuple[int, str]]) -> Iterator[str]:
-    """The first few and the last, each with its time where there are several."""
+    """Yield the first few responses and the last one, each with its time if there are several."""
     if len(found) == 1:
         yield found[0][1]
         return

@@ -1,4 +1,4 @@
-"""The prompts of a run: what was asked of them, and what was sent."""
+"""Prompts of a run, as requested and as sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +29,10 @@ class RunPrompts:
     steps: Sequence[Step]
     unique: Unique | None
     tokenizer: str | None
-    described: tuple[TraceTokens, ...] | None = (
-        None  # what a trace says of each, which needs no reading of texts
-    )
+    described: tuple[TraceTokens, ...] | None = None  # lengths from a trace, so that texts need not be read
 
     def figures(self, totals: Totals) -> PromptFigures | None:
-        """Of those that were sent."""
+        """Return the figures of the sent prompts."""
         if self.described is not None:
             counts = zip(self.described, map(int, totals.steps), strict=False)
             return described_figures(self.asked, list(counts), open_tokenizer(self.tokenizer))
@@ -48,7 +46,7 @@ class RunPrompts:
 
 
 def maybe_prompts(options: Options, dataset: Dataset, steps: Sequence[Step]) -> RunPrompts | None:
-    """None where requests have no prompts, or repeat what was said before them."""
+    """Return the prompts; None if requests have none, or repeat a conversation."""
     if not KINDS[options.service_kind].has_tokens or options.session_concurrency is not None:
         return None
     data, is_made = options.data, not dataset.is_given

@@ -1,13 +1,13 @@
-"""How a closed load begins: where answers are long, users start one after the other.
+"""Start of a closed load: with long answers, users start one after the other.
 
 Users who all start at once stay in lockstep: their prompts are read together and their answers end together, round
-after round, and the figures are those of this pattern. So where answers are long the starts are spread over about one
-answer, and measuring begins when every user who was at work by then has been answered: the first round is over.
+after round, and the figures reflect this pattern. With long answers, starts are therefore spread over about one answer,
+and measuring begins after the first round, when every user active by then has been answered.
 
-How long an answer takes is known from the level before, or from one request that is sent alone. Where that is answered
-within `SHORT_NS` all users start at once. While users start, answers get slower: the part of the oldest answer that has
-come tells how long it will take. All users start before it ends, as one that started together with the second request
-of the first user would stay in step with it where answers are of equal length.
+The response time is known from the previous level, or from a single request sent alone. If that is answered within
+`SHORT_NS`, all users start at once. Answers get slower while users start: the received part of the oldest answer
+predicts its total time. All users start before it ends, because a user that started together with the second request of
+the first user would stay in step with it if answers have equal lengths.
 """
 
 from dataclasses import dataclass, field
@@ -22,39 +22,39 @@ from inferometer.records.records import Records, join
 from inferometer.stats.level_progress import LevelProgress
 
 SHORT_NS = 250 * NS_PER_MS
-LOOK_NS = 20 * NS_PER_MS  # for the answer to a request that is alone
+LOOK_NS = 20 * NS_PER_MS  # between polls for the answer to a single request
 ROUND_NS = 100 * NS_PER_MS
-LONGEST_LOOK = 0.25  # of the level's time, that a request may be alone
+LONGEST_LOOK = 0.25  # share of the level's time for which a single request may run alone
 LONGEST_RAMP = 0.5
-BETWEEN_PROMPTS = 1.2  # times what a request that is alone waits for its first token
-MOST_SLOWER = 2.0  # times an answer that users start over, where they are many
-LEAST_PART = 0.1  # of an answer that must have come to tell how long all of it takes
+BETWEEN_PROMPTS = 1.2  # multiple of a single request's time to first token
+MOST_SLOWER = 2.0  # multiple of a response time over which many users may start
+LEAST_PART = 0.1  # received part of an answer that suffices to predict its total time
 
 
 @dataclass(slots=True)
 class Start:
-    """Begins a closed load, and keeps what ends until its first round is over."""
+    """Starts a closed load, and collects requests that end before its first round is over."""
 
     instrument: Instrument
     ramp: Ramp
     duration_ns: int  # of the level that follows
     begun_ns: int = 0
     ended: list[Records] = field(default_factory=list)  # requests of this load
-    _responses: int = 0  # of streams, those in flight included
+    _responses: int = 0  # of streams, including those in flight
 
     def apply(self, plan: Closed) -> int:
-        """When the load began. Returns when the level may begin, or when the load is interrupted."""
+        """Start the load and return its start time once the level may begin, or the load is interrupted."""
         self.begun_ns = self.instrument.clock()
         answer_ns = self._answer_ns(plan)
         if answer_ns is None:
-            self.ended.clear()  # what the request alone took is not a round of all users
+            self.ended.clear()  # the single request is not a round of all users
             return self.instrument.load.apply(plan)
         self._start_users(plan, answer_ns)
         self._finish_first_round()
         return self.begun_ns
 
     def _answer_ns(self, plan: Closed) -> int | None:
-        """The time over which users start; None where they all do at once."""
+        """Return the time over which users start; None if all start at once."""
         if self.ramp.length_ns is not None:
             return self.ramp.length_ns or None
         if plan.concurrency < 2:
@@ -63,7 +63,7 @@ class Start:
         return None if answer_ns < SHORT_NS else answer_ns
 
     def _first_answer_ns(self) -> int:
-        """How long a request takes that is alone; where it takes too long, how long it has taken so far."""
+        """Return the response time of a single request, or the time so far if it takes too long."""
         self.instrument.load.apply(Closed(1))
         sent_ns = self.instrument.clock()
         until_ns = sent_ns + max(SHORT_NS, round(LONGEST_LOOK * self.duration_ns))
@@ -75,7 +75,7 @@ class Start:
         return self.instrument.clock() - sent_ns
 
     def _start_users(self, plan: Closed, answer_ns: int) -> None:
-        """A ramp that was asked for takes its time; otherwise it takes as long as an answer with all users at work."""
+        """Start users over the requested ramp, or else over one response time under full load."""
         load, clock = self.instrument.load, self.instrument.clock
         is_given, users = self.ramp.length_ns is not None, plan.concurrency
         until_ns = clock() + (answer_ns if is_given else round(LONGEST_RAMP * self.duration_ns))
@@ -92,9 +92,10 @@ class Start:
                 load.apply(plan._replace(ramp_ns=min(part_ns, left_ns)))
 
     def _expected_ns(self, alone_ns: int, users: int, found: Collected) -> int:
-        """How long the oldest request in flight will have taken, from the part of its answer that has come.
+        """Predict the total time of the oldest request in flight from the received part of its answer.
 
-        It is longer where the server would have to read several prompts at once otherwise."""
+        It is longer if the server would otherwise have to read several prompts at once.
+        """
         good, running = join(self.ended).good, found.running
         if not len(good):
             return alone_ns
@@ -109,9 +110,9 @@ class Start:
         return round(max(alone_ns, whole_ns, prompts_ns))
 
     def _finish_first_round(self) -> None:
-        """Wait for those in flight now, though not for longer than the level lasts."""
+        """Wait for the requests now in flight, but no longer than the level lasts."""
         if not self._responses and not any(map(len, self.ended)):
-            return  # nobody knows whether anything will be answered
+            return  # it is unknown whether anything will be answered
         started_ns = self.instrument.clock()
         until_ns = started_ns + self.duration_ns
         while self.instrument.clock() < until_ns and not self._is_interrupted:
@@ -144,5 +145,5 @@ class Start:
 
 
 def _part(answer_ns: int, waiting: int, users: int) -> int:
-    """The time over which those that wait start, so that all users are spread over an answer."""
+    """Return the time over which the waiting users start, so that all users are spread over one answer."""
     return max(1, round(answer_ns * waiting / users))

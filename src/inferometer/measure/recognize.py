@@ -1,7 +1,7 @@
-"""From an address to a service: the kind that was asked for, or the one that the address looks like.
+"""From an address to a service: the requested kind, or the kind found by probing.
 
-Our own commands take an address apart and refuse one that leads elsewhere, with the command to type instead. The
-classic script takes it as it is.
+Our own commands parse an address and reject one that leads elsewhere, with the command to type instead. The classic
+script uses it unchanged.
 """
 
 import re
@@ -24,14 +24,14 @@ from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS, Service
 
 CLASSIC = "perf_analyzer"
-"""The command that keeps the classic tool's ways."""
+"""The command that behaves like the classic tool."""
 
 MOST_NAMES = 20
-HINT_S = 2.0  # to find out what an address is that did not answer as it should
+HINT_S = 2.0  # time to identify an address that gave an unexpected answer
 
 
 class ManyModelsError(UsageError):
-    """None is named, and the server has several; `options` are those of the server that was found."""
+    """No model is named, and the server has several; `options` are those of the server found."""
 
     def __init__(self, message: str, *, remedy: str, names: Sequence[str], options: Options) -> None:
         super().__init__(message, remedy=remedy)
@@ -40,7 +40,7 @@ class ManyModelsError(UsageError):
 
 
 Recognized = tuple[Options, tuple[str, ...]]
-"""The options with what was found out, and what to say about it."""
+"""Options with the findings applied, and messages about them."""
 
 
 def open_service(options: Options, connection: Connection) -> Service:
@@ -48,9 +48,9 @@ def open_service(options: Options, connection: Connection) -> Service:
 
 
 def recognized(options: Options, command: str) -> Recognized:
-    """With the address taken apart, and with the kind that it looks like if none was asked for."""
+    """Parse the address, and detect the kind if none was requested."""
     if options.service_kind != AUTO:
-        ports = KINDS[options.service_kind].ports  # a kind that speaks one protocol need not be told which
+        ports = KINDS[options.service_kind].ports  # a kind with one protocol implies it
         options = options if options.protocol in ports else replace(options, protocol=next(iter(ports)))
     if command == CLASSIC:
         return options, ()
@@ -75,21 +75,21 @@ def _check_model_is_meant(options: Options) -> None:
     kind = options.service_kind
     if options.model and kind != AUTO and not KINDS[kind].needs_model:
         raise UsageError(
-            f"{KINDS[kind].title} has no models (--service-kind {kind}), and '{options.model}' is asked for",
-            remedy="leave out the model; or leave out the kind, and the address is asked what it is",
+            f"{KINDS[kind].title} has no models (--service-kind {kind}), but '{options.model}' was requested",
+            remedy="remove the model, or remove --service-kind to detect the kind of server",
         )
 
 
-# --- what stands behind host and port
+# --- the path of an address
 
 
 def _plain(options: Options, written: Address) -> Options:
-    """Whatever it is, that is requested, to the letter."""
+    """Request exactly this URL, whatever the server is."""
     path = written.path + written.query
     if options.path and written.query:
         raise UsageError(
-            f"the address '{options.url}' ends with a query, and --path gives a path to put behind it",
-            remedy="write all of it in one of them",
+            f"the address '{options.url}' ends with a query, so --path cannot be appended",
+            remedy="put the whole path in one of them",
         )
     if options.path:
         path = f"{path.rstrip('/')}/{options.path.lstrip('/')}"
@@ -100,8 +100,8 @@ def _plain(options: Options, written: Address) -> Options:
 def _taken_apart(
     options: Options, written: Address, known: ServerPath | None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The address, and what stands in a path that is known: model, version, endpoint. Any other path may be where a
-    proxy has the server."""
+    """Return the address, and the model, version and endpoint from a known path. Any other path may be a proxy's
+    prefix."""
     if known is None or options.service_kind not in known.kinds:
         path = written.path.rstrip("/")
         _check_rest(options, written, path)
@@ -112,32 +112,32 @@ def _taken_apart(
         given = getattr(options, name).lstrip("/")
         if given not in ("", value):
             raise UsageError(
-                f"the address '{options.url}' has the {name} '{value}' in it, and '{given}' is asked for",
-                remedy="give one of them",
+                f"the address '{options.url}' contains the {name} '{value}', but '{given}' was requested",
+                remedy="remove one of them",
             )
     url = url_of(options, written, known.prefix)
     words = "".join(f", {name} '{value}'" for name, value in parts.items())
-    return {"url": url, **parts}, (f"'{options.url}' is read as {url}{words}.",)
+    return {"url": url, **parts}, (f"'{options.url}' is interpreted as {url}{words}.",)
 
 
 def _check_rest(options: Options, written: Address, prefix: str) -> None:
     if written.query:
         raise UsageError(
-            f"the address '{options.url}' ends with the query '{written.query}', which only plain HTTP can have",
-            remedy="leave it out, or request it as it is with --service-kind http",
+            f"the address '{options.url}' ends with the query '{written.query}', which only plain HTTP supports",
+            remedy="remove it, or request it unchanged with --service-kind http",
         )
     if prefix and options.protocol == "grpc":
         raise UsageError(
-            f"the address '{options.url}' has the path '{prefix}', and gRPC has none",
+            f"the address '{options.url}' has the path '{prefix}', but gRPC does not use paths",
             remedy=f"write {host_and_port(options, written)}",
         )
 
 
-# --- where the address is asked
+# --- detection of the kind
 
 
 def _found(options: Options, written: Address, known: ServerPath | None, command: str) -> Recognized:
-    if options.method or options.path:  # who says what to send means that, whatever the server is
+    if options.method or options.path:  # an explicit method or path means plain HTTP, whatever the server is
         options = _plain(options, written)
         _check_model_is_meant(options)
         return options, ()
@@ -164,7 +164,7 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
 
 
 def _has_whole_bodies(options: Options, kind: str) -> bool:
-    """To an OpenAI-style server --body may also give single fields."""
+    """Return whether bodies are whole; for an OpenAI-style server, --body may also set single fields."""
     if not options.bodies or kind != "openai":
         return bool(options.bodies)
     from inferometer.services.openai_api import is_body_field
@@ -187,7 +187,7 @@ def _look(options: Options, written: Address, prefix: str, known: ServerPath | N
 
 
 def _unless_known(options: Options, written: Address, looks: ServerGuess, command: str) -> ServerGuess:
-    """A path that says nothing to us may be one of a server that does."""
+    """Return the guess, unless an unknown path belongs to a server of a known kind."""
     whole = _look(options, written, "")
     if whole.kind in KINDS and whole.kind != "http":
         raise wrong_path(options, whole, command)
@@ -198,9 +198,9 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
     where = f"{host_and_port(options, written)} looks like {looks.title}"
     if looks.is_locked and (options.model or looks.page_status in (401, 403)):
         raise PeerError(
-            f"{where}: it wants to know who asks",
-            remedy="give a key with --api-key-env NAME, --api-key-file FILE or -H 'Authorization: Bearer ...'; if it "
-            "has one, say what the server is with --service-kind",
+            f"{where}: it requires authentication",
+            remedy="give a key with --api-key-env NAME, --api-key-file FILE or -H 'Authorization: Bearer ...', or name "
+            "the kind of server with --service-kind",
         )
     if looks.kind != "http" and options.model:
         raise _body_of_model(options, written, looks, command, where)
@@ -212,23 +212,23 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
         )
         raise PeerError(
             f"{where}: it answers {' and '.join(looks.failures)}",
-            remedy=f"see the server's log; if you know what it is, say so: {kinds}",
+            remedy=f"check the server's log, or name the kind of server with {kinds}",
         )
     if options.model:
         url = f"{url_of(options, written)}{written.path}{written.query}"
         right = typed(options, "measure" if command == "tune" else command, url, "")
         page = f"; or, for the page itself, {right}"
         raise PeerError(
-            f"{where}, and has no model '{options.model}'",
+            f"{where}, but has no model '{options.model}'",
             remedy=f"check the port and the path{page if looks.page_status < 300 else ''}",
         )
     if not options.bodies and 300 <= looks.page_status < 500:
         page = f"{written.path or '/'}{written.query}"
         raise PeerError(
-            f"{where}, and answers GET {page} with status {looks.page_status}",
-            remedy="check the port and the path, or say what to send with --path, --method and --body",
+            f"{where} and answers GET {page} with status {looks.page_status}",
+            remedy="check the port and the path, or define the request with --path, --method and --body",
         )
-    given = "" if looks.kind == "http" else ", and gets the request that is given"
+    given = "" if looks.kind == "http" else " and receives the given request"
     return _plain(options, written), (f"{where}{given} (--service-kind http).",)
 
 
@@ -242,31 +242,31 @@ _INFER_PATHS = {
 def _body_of_model(
     options: Options, written: Address, looks: ServerGuess, command: str, where: str
 ) -> UsageError:
-    """The refusal of a whole body beside a model: the body is sent to a path, as it is."""
+    """Return the error for a whole body together with a model: a body is sent to a path, unchanged."""
     path = _INFER_PATHS[looks.kind].format(options.model)
     known = maybe_server_path(written.path.rstrip("/"))
     prefix = written.path.rstrip("/") if known is None else known.prefix
     right = typed(options, command, f"{url_of(options, written)}{prefix}{path}", "")
     return UsageError(
-        f"{where}: --body gives the whole body of a request, so it goes to a path and not to the model "
+        f"{where}: --body is a whole request body, which is sent to a path and not to the model "
         f"'{options.model}'",
-        remedy=f"{right} with the same --body; or leave --body out and give inputs with --data or --input",
+        remedy=f"{right} with the same --body; or remove --body and give inputs with --data or --input",
     )
 
 
 def _only_model(options: Options, where: str) -> str:
-    """The name of the one model that the server has."""
+    """Return the name of the server's only model."""
     service = open_service(options, connection_to(options))
     try:
         names = sorted(service.models())
     except PeerError as error:
         raise UsageError(
-            f"{where}, and does not list its models ({error.message})", remedy="name one with -m"
+            f"{where}, but does not list its models ({error.message})", remedy="name one with -m"
         ) from error
     if len(names) == 1:
         return names[0]
     if not names:
-        raise UsageError(f"{where}, and has no model that is ready", remedy="load one, or name one with -m")
+        raise UsageError(f"{where}, but has no model that is ready", remedy="load one, or name one with -m")
     raise ManyModelsError(
         f"{where} and has {len(names)} models: {_listed(names)}",
         remedy="name one with -m",
@@ -280,15 +280,15 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-# --- asking about the model
+# --- the model
 
 
 def describe(
     service: Service, options: Options, connection: Connection, command: str, *, is_found: bool
 ) -> ModelSpec:
-    """The model; where that fails because the server is of another kind, the sentence says of which.
+    """Describe the model; if that fails because the server is of another kind, say which.
 
-    `is_found` says that the address was asked already what it is.
+    `is_found` means that the kind was detected from the address.
     """
     if command == CLASSIC:
         return _classic_describe(service, options, connection)
@@ -312,7 +312,7 @@ def describe(
 
 
 def _misspelt(service: Service, name: str, error: PeerError) -> PeerError:
-    """The error, with the models that the server has where the one that was named is not among them."""
+    """Add the server's models to the error if the named one is not among them."""
     if error.remedy and not error.remedy.startswith("the server has "):
         return error
     try:
@@ -331,9 +331,9 @@ def _others(subject: str, name: str, names: Sequence[str]) -> str:
 
 
 def maybe_hint(options: Options, connection: Connection, command: str) -> UsageError | None:
-    """What the address looks like, if that is something else than was asked for; only a hint, so it never fails."""
+    """Return an error if the address looks like another kind of server; only a hint, so it never fails."""
     if not KINDS[options.service_kind].ports[options.protocol]:
-        return None  # the server is in our own process
+        return None  # the server runs in-process
     try:
         with within(HINT_S):
             return maybe_wrong(options, look(connection, protocol=options.protocol), command)
@@ -342,18 +342,19 @@ def maybe_hint(options: Options, connection: Connection, command: str) -> UsageE
 
 
 def _check_listed(service: Service, name: str) -> None:
-    """Some servers answer for any name, with whatever model they have."""
+    """Check the model's name: some servers answer to any name with whatever model they have."""
     try:
         names = sorted(service.models())
     except PeerError:
-        return  # it does not tell
+        return  # models cannot be listed
     is_known = name in names or any(known.startswith(f"{name}:") for known in names)  # name:latest
     if names and not is_known:
         raise PeerError(f"the server has no model '{name}'", remedy=_others("it", name, names))
 
 
 def _is_own_word(error: PeerError, protocol: str) -> bool:
-    """Whether a gRPC server, or a proxy before it, said what is wrong; one that lacks the call is of another kind."""
+    """Return whether a gRPC server, or a proxy before it, reported the error; one that lacks the call is of another
+    kind."""
     origin = error.__cause__ if isinstance(error.__cause__, PeerError) else error
     if protocol != "grpc" or isinstance(origin, MissingError):
         return False
@@ -372,7 +373,7 @@ _TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 @contextmanager
 def _our_words() -> Iterator[None]:
-    """The classic script's options have other names here, and a sentence is one line."""
+    """Replace the classic script's option names, and put the message on one line."""
     try:
         yield
     except PeerError as error:
@@ -382,7 +383,7 @@ def _our_words() -> Iterator[None]:
         words = error.message
         if title is not None:
             words = f"{words.partition('<')[0]}a page '{title[1]}'"
-            error.remedy = error.remedy or "check the address: pages are for people, not for models"
+            error.remedy = error.remedy or "check the address: it serves a web page, not a model"
         error.message = re.sub(r"\[Errno -?\d+\] ", "", " ".join(words.split()))
         raise
 
@@ -403,7 +404,7 @@ def _classic_describe(service: Service, options: Options, connection: Connection
 
 
 def maybe_other_kind(options: Options, connection: Connection) -> str:
-    """As `maybe_hint`, in the words of the classic script."""
+    """Return the hint of `maybe_hint` in the classic script's wording."""
     try:
         with within(HINT_S):
             looks = recognize(probe(connection))
@@ -417,7 +418,7 @@ def maybe_other_kind(options: Options, connection: Connection) -> str:
 
 
 def with_shapes(options: Options, model: ModelSpec, *, is_found: bool) -> Options:
-    """Nobody who only gave an address can know which sizes are open: those become 1."""
+    """Set open dimensions to 1 for users who gave only an address and cannot know them."""
     if not is_found or options.data.sources != ("random",) or options.data.files:
         return options
     ones = {

@@ -1,4 +1,4 @@
-"""What will be sent, what must come back, and how sequences are made of it."""
+"""Requests to send, expected replies, and the sequences made from them."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Requests(NamedTuple):
-    """`numbers` are the steps in the order of a trace that names them."""
+    """Steps, expected outputs and sequences; `numbers` lists the steps in the order of a trace."""
 
     steps: Sequence[Step]
     expected: Sequence[Step] | None = None
@@ -42,8 +42,8 @@ def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: "
 
 def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: "Trace | None") -> Requests:
     if trace is not None and (entry := next((line for line in trace.entries if not line.is_plain), None)):
-        detail = "the data of a sequence model follows its sequences"
-        raise trace.error(entry, detail, remedy="leave out step, stream and data")
+        detail = "a sequence model takes its data in sequence order"
+        raise trace.error(entry, detail, remedy="remove step, stream and data")
     streams, expected = stream_steps(dataset, model), stream_expected(dataset, model)
     ends = list(accumulate(len(stream) for stream in streams))
     first, end = options.sequence_ids or (1, None)
@@ -67,27 +67,27 @@ def _flat(streams: Streams) -> tuple[Step, ...]:
     return tuple(step for stream in streams for step in stream)
 
 
-# --- requests that a trace chooses
+# --- requests chosen by a trace
 
 
 def _replayed(
     trace: "Trace", options: Options, dataset: Dataset, model: ModelSpec, plain: Requests
 ) -> Requests:
-    """The dataset's requests and those the trace brings along, and which of them each line sends."""
+    """Return the dataset's requests plus those in the trace, and the request of each line."""
     from inferometer.dataset.json_file import read_step
     from inferometer.dataset.trace_tokens import trace_place
 
     if any(entry.stream is not None for entry in trace.entries):
         expected = stream_expected(dataset, model)
         plain = Requests(_flat(stream_steps(dataset, model)), None if expected is None else _flat(expected))
-    own: dict[bytes, int] = {}  # alike ones are kept once
+    own: dict[bytes, int] = {}  # equal ones are stored once
     added: list[Step] = []
     numbers = []
     for turn, entry in enumerate(trace.entries):
         if (entry.data is not None or entry.stream is not None) and (options.batch or 1) > 1:
             raise trace.error(
                 entry,
-                f"data and streams are for single requests, and -b is {options.batch}",
+                f"data and streams require single requests, but -b is {options.batch}",
                 remedy="use -b 1",
             )
         if entry.data is None:
@@ -106,7 +106,7 @@ def _replayed(
 
 
 def _number(trace: "Trace", entry: "TraceLine", dataset: Dataset, plain: Requests, turn: int) -> int:
-    """The request that the line names; one that names none takes the next of the dataset."""
+    """Return the request that the line names, or else the next one of the dataset."""
     if entry.is_plain:
         return turn % len(plain.steps)
     stream, step = entry.stream or 0, entry.step or 0
@@ -123,7 +123,7 @@ def _number(trace: "Trace", entry: "TraceLine", dataset: Dataset, plain: Request
 
 def _beyond(trace: "Trace", entry: "TraceLine", noun: str, number: int, there_are: int) -> UsageError:
     return trace.error(
-        entry, f"the {noun} is {number}, but the data has {there_are}", remedy="they are counted from 0"
+        entry, f"the {noun} is {number}, but the data has {there_are}", remedy="numbers start at 0"
     )
 
 
@@ -131,14 +131,14 @@ def _beyond(trace: "Trace", entry: "TraceLine", noun: str, number: int, there_ar
 
 
 def session_plan(steps: Sequence[Step], concurrency: int) -> SequencePlan:
-    """Turns of the same `session_id` are one session, in the order of the file."""
+    """Group turns with the same `session_id` into sessions, in file order."""
     sessions: dict[str, list[int]] = {}
     delays: list[int | None] = []
     for number, step in enumerate(steps):
         said = {tensor.name: tensor.data.decode() for tensor in step}
         if "session_id" not in said:
             raise UsageError(
-                f"step {number} of the data has no 'session_id', which --session-concurrency needs",
+                f"step {number} of the data has no 'session_id', which --session-concurrency requires",
                 remedy='write {"session_id": ["a"], "delay": [0], "payload": [{...}]}',
             )
         sessions.setdefault(said["session_id"], []).append(number)
@@ -148,12 +148,12 @@ def session_plan(steps: Sequence[Step], concurrency: int) -> SequencePlan:
             if delays[number] is None:
                 raise UsageError(
                     f"turn {turn} of session '{name}' has no 'delay' (step {number} of the data)",
-                    remedy="give each turn but the last the milliseconds until the next one, or 0",
+                    remedy="give every turn except the last a delay in milliseconds, or 0",
                 )
     if len(sessions) < concurrency:
         raise UsageError(
             f"--session-concurrency is {concurrency}, but the data has {len(sessions)} sessions",
-            remedy=f"give at least {concurrency} sessions, or ask for fewer in parallel",
+            remedy=f"provide at least {concurrency} sessions, or lower --session-concurrency",
         )
     return SequencePlan(
         streams=tuple(map(tuple, sessions.values())),

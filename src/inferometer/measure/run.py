@@ -1,4 +1,4 @@
-"""A run: levels one after the other, each given out as soon as it is measured."""
+"""A run: levels one after the other, each yielded as soon as it is measured."""
 
 import math
 import os
@@ -35,18 +35,18 @@ from inferometer.stats.result import Result, account
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
 
-if TYPE_CHECKING:  # only runs on a cluster need these
+if TYPE_CHECKING:  # needed only by runs on a cluster
     from inferometer.cluster.by_client import ByClient
     from inferometer.cluster.messages import ClientJob
     from inferometer.cluster.ray_process import RayProcess
     from inferometer.measure.clients import AnyLoad
 
 MOST_WORKERS = 1024
-NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
+NOTICE = 0.1  # share of a request timeout after which its failures are certainly seen
 
 
 def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> Iterator[Result]:
-    """The result after each level, and once more at the end: what was measured is out, whatever happens later."""
+    """Yield the result after each level, and once more at the end, so that measured levels survive later failures."""
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)
@@ -57,7 +57,7 @@ def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> I
             for level in sweep(setup, load, limited):
                 result = replace(result, levels=(*result.levels, level))
                 yield result
-        except LocalError as error:  # a worker died between levels: those before it stand
+        except LocalError as error:  # a worker died between levels: earlier levels remain valid
             yield _without_worker(result, load, error)
             return
         if limit_s is not None and limited.is_interrupted() and not watcher.is_interrupted():
@@ -67,7 +67,7 @@ def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> I
 
 
 def end_load(setup: Setup, result: Result, load: Load, watcher: Watcher) -> Result:
-    """End the load; the result with an account of all its requests and of their prompts."""
+    """End the load; return the result with an account of all requests and their prompts."""
     try:
         cut = load.stop(is_urgent=watcher.is_interrupted())
     except LocalError as error:
@@ -78,12 +78,12 @@ def end_load(setup: Setup, result: Result, load: Load, watcher: Watcher) -> Resu
     if not cut:
         return result
     requests = "1 request was" if cut == 1 else f"{cut:,} requests were"
-    remark = Remark(Note.CUT_OFF, f"{requests} still running at the end and cut off")
+    remark = Remark(Note.CUT_OFF, f"{requests} still in flight at the end and dropped")
     return replace(result, remarks=(*result.remarks, remark))
 
 
 def _without_worker(result: Result, load: Load, error: LocalError) -> Result:
-    """One has died: the levels before that stand; without any, there is nothing to report."""
+    """Keep the levels measured before a worker died; without any, raise the error."""
     if not result.levels:
         raise error
     remarks = (*result.remarks, Remark(Note.WORKER_LOST, str(error)))
@@ -100,7 +100,7 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
 
 
 def registered_memory(setup: Setup) -> AbstractContextManager[None]:
-    """The shared memory that requests point at, where they do."""
+    """Register the shared memory that requests refer to, if any."""
     if setup.shared is None:
         return nullcontext()
     from inferometer.services.shared_memory import Registry, shared_region
@@ -112,16 +112,16 @@ def registered_memory(setup: Setup) -> AbstractContextManager[None]:
 
 def _no_such_calls(setup: Setup, what: str) -> UsageError:
     kind = setup.options.service_kind
-    return UsageError(f"servers of kind {kind} have no {what}", remedy="leave out its options")
+    return UsageError(f"servers of kind {kind} do not support {what}", remedy="remove its options")
 
 
 @contextmanager
 def start_workers(
     setup: Setup, watcher: Watcher | None = None, *, ray: "RayProcess | None" = None
 ) -> "Iterator[AnyLoad]":
-    """The workers of a run, with the shared memory and the server's trace settings they may need.
+    """Start the workers of a run, with the shared memory and the server's trace settings they may need.
 
-    With --ray they are those of clients on a cluster, which several loads may share.
+    With --ray they belong to clients on a cluster, which several loads may share.
     """
     journal = setup.journal
     load: AnyLoad | None = None
@@ -149,7 +149,7 @@ def start_workers(
 
 
 def _job(setup: Setup) -> "ClientJob":
-    """What the workers of one client have to do."""
+    """Return the job of the workers of one client."""
     from inferometer.cluster.messages import ClientJob
 
     options = setup.options
@@ -165,7 +165,7 @@ def _job(setup: Setup) -> "ClientJob":
 
 
 def _carried(traffic: Traffic) -> Traffic:
-    """The same with the code of visits, which other machines do not have."""
+    """Include the code of visits, which other machines do not have."""
     from inferometer.load.visit_file import VisitFile
 
     visits = traffic.visits
@@ -202,7 +202,7 @@ def _maybe_cancellation(options: Options) -> Cancellation | None:
 
 
 def _most_workers(setup: Setup) -> int:
-    """How many there may be in the end: with `auto` one for each core."""
+    """Return the largest possible number of workers: one per core with `auto`."""
     return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
 
 
@@ -225,9 +225,9 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
         most_workers=_most_workers(setup) if options.ray is None else _most_of_clients(load),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
         clients=() if options.ray is None else by_client(load),
-        # A longer time-out or window says that answers may take longer.
+        # A longer timeout or window means that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
-        # The first Ctrl-C lets a window of the classic tool end.
+        # The first Ctrl-C lets a window of the classic tool finish.
         may_cut=INTERRUPT.is_over if setup.result.command == CLASSIC else lambda: True,
     )
 
@@ -239,14 +239,14 @@ def _most_of_clients(load: "AnyLoad") -> int:
 
 
 def by_client(*loads: object) -> "tuple[ByClient, ...]":
-    """What counts the requests of each client; nothing for workers of this machine."""
+    """Return the per-client request counts; empty for workers on this machine."""
     from inferometer.cluster.clients import Clients
 
     return tuple(load.figures for load in loads if isinstance(load, Clients))
 
 
 def _bounded(read: Callable[[], Snapshot | None], watcher: Watcher) -> Callable[[], Snapshot | None]:
-    """The same counters; a call that is under way when the run has to end does not hold it up."""
+    """Read counters without delaying the end of a run by a call in progress."""
     end = End("the run had to end", check=watcher.is_interrupted)
 
     def bounded() -> Snapshot | None:
@@ -269,7 +269,7 @@ def _host_watch(setup: Setup, load: "AnyLoad") -> HostWatch:
 
 
 def _most_slots(setup: Setup) -> int:
-    """How many workers could be of use: each needs a request of its own."""
+    """Return the most workers that are useful: each needs a request of its own."""
     if setup.options.periodic_concurrency is not None:
         return 1
     if setup.options.session_concurrency is not None:
@@ -281,14 +281,14 @@ def _most_slots(setup: Setup) -> int:
 
 
 def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
-    """The levels of the search, each measured."""
+    """Measure the levels of the search one by one."""
     options = setup.options
     instrument = make_instrument(setup, load, watcher)
     outcome = LastOutcome()
     before, begun_ns = 0.0, instrument.clock()
     for point in points(options, setup.last, outcome, setup.agenda):
         if before and (isinstance(point.plan, Open) or point.value < before):
-            load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
+            load.apply(Closed(0))  # requests left in the server's queue do not belong to this level
         before = point.value
         if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
@@ -305,14 +305,14 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
 
 
 def _maybe_free_rule(setup: Setup) -> Precision | None:
-    """The rule of levels that last for as long as they need: of a sweep for which no time was given."""
+    """Return the rule for levels without a fixed duration, in a sweep without a time limit."""
     rule = setup.level_settings.rule
     is_free = setup.options.sweep and "duration_s" not in setup.options.given
     return rule if is_free and isinstance(rule, Precision) else None
 
 
 def _long_enough(setup: Setup, outcome: LastOutcome, point: LoadPoint) -> LevelSettings:
-    """A level of such a sweep lasts for as long as its answers and its precision need."""
+    """Set the duration of a level in such a sweep by its response times and precision."""
     rule = _maybe_free_rule(setup)
     if rule is None:
         return setup.level_settings
@@ -322,14 +322,14 @@ def _long_enough(setup: Setup, outcome: LastOutcome, point: LoadPoint) -> LevelS
 
 
 def _ramped(settings: LevelSettings, tried: Sequence[Tried]) -> LevelSettings:
-    """The level before tells how long answers take."""
+    """Set the ramp from the response time at the previous level."""
     if settings.ramp is None or not tried or not tried[-1].latency_ns:
         return settings
     return replace(settings, ramp=replace(settings.ramp, answer_ns=round(tried[-1].latency_ns)))
 
 
 def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint) -> None:
-    """By count with the requests that come before the plan's own, by time with the plan itself."""
+    """Warm up by count with the requests before the plan's own, by time with the plan itself."""
     if options.warmup_request_count:
         plan = point.before
         if plan is None:
@@ -342,11 +342,11 @@ def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint)
             assert isinstance(plan, Closed | Open)
             plan = plan._replace(count=None)
         warm_up(instrument, plan, round(options.warmup_s * NS_PER_S))
-        instrument.load.apply(Closed(0))  # what is still outstanding is none of the level's
+        instrument.load.apply(Closed(0))  # outstanding requests do not belong to the level
 
 
 def _with_hint(setup: Setup, level: Level) -> Level:
-    """Where nothing was asked before the load, a server of another kind shows by refusing everything."""
+    """Add a hint if every request failed and the kind of server was not checked before the load."""
     found = level.measurement
     if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
         return level

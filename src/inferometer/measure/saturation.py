@@ -1,13 +1,13 @@
-"""From one request at a time to saturation: which concurrency a sweep measures next.
+"""Search from concurrency 1 to saturation: the next concurrency of a sweep.
 
-Pure functions of what is known of the levels before. The load doubles as long as that brings more throughput; two
-doublings in a row that bring nothing end it, since a server that makes batches may gain nothing from the second request
-in flight and much from the third. Then the gaps around the knee are filled, the widest first. The knee is the lightest
-load with nearly the highest throughput.
+Pure functions of the levels measured so far. The load doubles as long as throughput grows; two doublings in a row
+without growth end it, since a batching server may gain nothing from the second request in flight and much from the
+third. Then the gaps around the knee are filled, widest first. The knee is the lightest load with nearly the highest
+throughput.
 
-A sweep for which no time was given ends in bounded time: six usual levels, or as long as 60 answers of one request at a
-time take, whichever is longer. Each level is as short as its precision allows; what does not fit into the time that is
-left is not measured, and a second doubling that will bring nothing only where it is cheap.
+A sweep without a time limit takes bounded time: six levels of the usual length, or 60 answers at concurrency 1,
+whichever is longer. Each level is as short as its precision allows. Levels that do not fit into the remaining time are
+skipped, and so is a second doubling without growth unless it is cheap.
 """
 
 import math
@@ -17,34 +17,34 @@ from typing import NamedTuple
 
 LEVELS = 12  # at most
 MOST = 4096  # requests in flight
-FAR = 64  # from this load on, one that still grows in proportion goes up by four
-GROWS = 0.1  # share by which throughput must rise for the next load to be worth it
-IN_PROPORTION = 0.9  # of the load's own growth
-FALLS = 0.8  # of the highest throughput, below which a server collapses
-FAILS = 0.05  # share of failed requests beyond which more load is pointless
-SLOW = 10  # times the latency of one request at a time, at which one level without growth is enough
+FAR = 64  # from this load on, one that still scales in proportion is multiplied by four
+GROWS = 0.1  # relative throughput gain that justifies the next load
+IN_PROPORTION = 0.9  # share of the load's own growth
+FALLS = 0.8  # share of the highest throughput below which a server collapses
+FAILS = 0.05  # share of failed requests above which more load is pointless
+SLOW = 10  # multiple of the latency at concurrency 1 at which one level without growth is enough
 KNEE = 0.95  # share of the highest throughput
-ANSWERS = 3  # one after the other, that a level has time for
-LEAST_ANSWERS = 2  # that it measures at least
-ANSWERS_OF_LEVEL = 3.5  # that it takes with its first round, which is left out
-USUAL_LEVELS = 6  # time for a sweep: this many levels of the usual length,
-ALL_ANSWERS = 60  # or this many answers one after the other, whichever is longer
-QUICK = 0.2  # share of the usual time that a level takes at least
-CHEAP = 1 / 3  # of the time that is left
-SHARE = 1 / 4  # of the time that is left, which a level may take to get precise
-PATIENT = 6  # times the usual time, for a first answer that did not come in it
-CLOSE = 1.3  # ratio of two loads that need none between them
+ANSWERS = 3  # consecutive answers for which a level has time
+LEAST_ANSWERS = 2  # minimum of measured answers
+ANSWERS_OF_LEVEL = 3.5  # duration in answers, including its excluded first round
+USUAL_LEVELS = 6  # time of a sweep: this many levels of the usual length,
+ALL_ANSWERS = 60  # or this many consecutive answers, whichever is longer
+QUICK = 0.2  # minimum duration of a level relative to the usual time
+CHEAP = 1 / 3  # share of the remaining time
+SHARE = 1 / 4  # share of the remaining time that a level may spend on precision
+PATIENT = 6  # multiple of the usual time to wait for a first answer
+CLOSE = 1.3  # ratio below which no load between two is measured
 
 
 class Tried(NamedTuple):
-    """A level: requests in flight, what the server did in a second, the middle latency, the share that failed."""
+    """A measured level: concurrency, throughput, median latency, share of failures."""
 
     load: int
     per_s: float
     latency_ns: float = 0.0
     failed_share: float = 0.0
-    is_unanswered: bool = False  # nothing ended, well or badly
-    is_client_limited: bool = False  # it says what this client can do, not what the server can
+    is_unanswered: bool = False  # no request finished
+    is_client_limited: bool = False  # shows the capacity of this client rather than of the server
 
     @property
     def is_answered(self) -> bool:
@@ -52,41 +52,42 @@ class Tried(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it tells what the server can do."""
+        """Whether it shows the capacity of the server."""
         return self.is_answered and not self.is_client_limited
 
 
 def next_load(tried: Sequence[Tried], left_ns: float = math.inf) -> int | None:
-    """The concurrency to measure next, given the levels in the order in which they were; None when it is over.
+    """Return the next concurrency to measure, given the levels so far in order; None when the search is over.
 
-    `left_ns` is the time that is left for all that follow."""
+    `left_ns` is the remaining time for all further levels.
+    """
     if not tried:
         return 1
     if len(tried) >= LEVELS:
         return None
     if len(tried) == 1 and tried[0].is_unanswered:
-        return tried[0].load  # once more, for longer
+        return tried[0].load  # repeat it for longer
     is_climbing = tried[-1].load == max(row.load for row in tried)
     higher = _higher(tried, left_ns) if is_climbing else None
     return _between(tried, left_ns) if higher is None else higher
 
 
 def sweep_ns(tried: Sequence[Tried], usual_ns: int) -> int:
-    """How long a sweep may take for which no time was given, all levels together."""
+    """Return the total time of a sweep without a time limit."""
     first = next((row for row in tried if row.latency_ns), None)
     answers_ns = 0.0 if first is None else ALL_ANSWERS * first.latency_ns
     return max(USUAL_LEVELS * usual_ns, round(answers_ns))
 
 
 class LevelTime(NamedTuple):
-    """How long a level lasts: at least, however precise it is, and at most."""
+    """Duration of a level: its minimum, regardless of precision, and its maximum."""
 
     least_ns: int
     most_ns: int
 
 
 def level_time(tried: Sequence[Tried], load: float, usual_ns: int, left_ns: float = math.inf) -> LevelTime:
-    """Answers get slower from level to level, and each level must have time for several."""
+    """Return the duration of a level: answers get slower from level to level, and each needs time for several."""
     quick_ns = round(QUICK * usual_ns)
     if tried and tried[-1].is_unanswered:
         return LevelTime(quick_ns, PATIENT * usual_ns)
@@ -99,7 +100,7 @@ def level_time(tried: Sequence[Tried], load: float, usual_ns: int, left_ns: floa
 
 
 def _answer_ns(tried: Sequence[Tried], load: float) -> float:
-    """How long an answer may take at a load: no longer than at a heavier one, or on a saturated server."""
+    """Estimate the response time at a load: at most that at a heavier load, or on a saturated server."""
     below = max((row for row in tried if row.load < load), key=lambda row: row.load, default=None)
     above = min((row for row in tried if row.load > load), key=lambda row: row.load, default=None)
     saturated_ns = math.inf if below is None else below.latency_ns * load / below.load
@@ -111,14 +112,14 @@ def _fits(tried: Sequence[Tried], load: float, left_ns: float) -> bool:
 
 
 def knee(tried: Sequence[Tried]) -> int | None:
-    """The lightest load with nearly the highest throughput; None where nothing was answered well."""
+    """Return the lightest load with nearly the highest throughput; None if no level is sound."""
     sound = sorted((row for row in tried if row.is_sound), key=lambda row: row.load)
     most = max((row.per_s for row in sound), default=0.0)
     return next((row.load for row in sound if row.per_s >= KNEE * most), None)
 
 
 def _higher(steps: Sequence[Tried], left_ns: float) -> int | None:
-    """A load above all that were tried, lowest first; None where more brings nothing."""
+    """Return a load above all measured ones, lowest first; None if throughput has saturated."""
     last = steps[-1]
     if not last.is_answered or last.load >= MOST:
         return None
@@ -133,7 +134,7 @@ def _higher(steps: Sequence[Tried], left_ns: float) -> int | None:
 
 
 def _is_flat(steps: Sequence[Tried], number: int) -> bool:
-    """The last so many steps together brought nothing."""
+    """Return whether the last `number` steps together brought no growth."""
     if len(steps) <= number:
         return False
     return steps[-1].per_s < (1 + GROWS) * max(row.per_s for row in steps[:-number])
@@ -147,7 +148,7 @@ def _grows_in_proportion(steps: Sequence[Tried]) -> bool:
 
 
 def _between(tried: Sequence[Tried], left_ns: float) -> int | None:
-    """In the wider one of the gaps beside the knee; None where both are narrow, or there is no time for it."""
+    """Return a load in the wider gap beside the knee; None if both are narrow, or time is short."""
     rows, top = sorted(tried, key=lambda row: row.load), knee(tried)
     gaps = [(low.load, high.load) for low, high in pairwise(rows) if top in (low.load, high.load)]
     for low, high in sorted(gaps, key=lambda gap: gap[0] / gap[1]):

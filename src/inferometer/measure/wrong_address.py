@@ -1,4 +1,4 @@
-"""An address that leads to something else than was asked for: what it is, and the command to type instead."""
+"""Addresses that lead to the wrong server or port: what they are, and the command to type instead."""
 
 import shlex
 from dataclasses import replace
@@ -10,27 +10,27 @@ from inferometer.services.detect import GRPC, MANAGEMENT, METRICS, TLS, ServerGu
 from inferometer.services.kind import KINDS
 
 _ABOVE = {METRICS: 2, MANAGEMENT: 1}
-"""How far above the port for inference such a port usually is, of Triton as of TorchServe."""
+"""Usual distance of such a port above the inference port, for Triton and TorchServe."""
 
 
 def maybe_wrong(options: Options, looks: ServerGuess, command: str) -> UsageError | None:
-    """The refusal of what is there; None if it is what was asked for, or if nobody can say."""
+    """Return an error if the address is not of the requested kind; None if it is, or if that is unknown."""
     where = host_and_port(options, written_address(options))
     if looks.kind in _ABOVE:
         return UsageError(
-            f"{where} is {looks.title}, which takes no inference",
-            remedy=f"give the port for inference{_below(options, looks.kind, command)}",
+            f"{where} is {looks.title}, which does not serve inference requests",
+            remedy=f"use the inference port{_below(options, looks.kind, command)}",
         )
     if looks.moved_to and not options.bodies:
         return UsageError(
-            f"{where} looks like {looks.title}, and redirects to {looks.moved_to}",
+            f"{where} looks like {looks.title} and redirects to {looks.moved_to}",
             remedy=typed(options, command, looks.moved_to),
         )
     if looks.scheme:
-        said = f"is {looks.title}" if looks.kind == TLS else f"speaks no TLS: it looks like {looks.title}"
+        said = f"is {looks.title}" if looks.kind == TLS else f"does not use TLS: it looks like {looks.title}"
         return UsageError(f"{where} {said}", remedy=typed(options, command, _with_scheme(options, looks)))
     if options.service_kind == "dynamic_grpc" and looks.protocol == "grpc":
-        return None  # any gRPC server is of that kind
+        return None  # any gRPC server qualifies
     if looks.kind == GRPC:
         call = f"{typed(options, command, where, '')} --grpc-method package.Service/Method"
         return UsageError(f"{where} looks like {looks.title}", remedy=f"name the method to call: {call}")
@@ -43,13 +43,13 @@ def maybe_wrong(options: Options, looks: ServerGuess, command: str) -> UsageErro
         return None
     model = "" if looks.kind == "http" else None
     return UsageError(
-        f"{where} looks like {looks.title}, and {asked} is asked for",
+        f"{where} looks like {looks.title}, but the options request {asked}",
         remedy=typed(options, command, _secured(options, where, looks), model, is_grpc=is_grpc),
     )
 
 
 def wrong_path(options: Options, looks: ServerGuess, command: str, prefix: str = "") -> UsageError:
-    """The refusal of a path that is not where such a server, which is behind `prefix`, is measured."""
+    """Return the error for a path at which such a server, behind `prefix`, cannot be measured."""
     written = written_address(options)
     where = host_and_port(options, written)
     url = _secured(options, where, looks) + prefix
@@ -57,13 +57,13 @@ def wrong_path(options: Options, looks: ServerGuess, command: str, prefix: str =
     model = segment if not (options.model or prefix or written.query) and "/" not in segment else None
     right = typed(options, command, url, model, is_grpc=looks.protocol == "grpc")
     return UsageError(
-        f"{where} looks like {looks.title}, which is not measured at '{written.path}{written.query}'",
-        remedy=f"{right}; or request just that path with --service-kind http",
+        f"{where} looks like {looks.title}, which cannot be measured at '{written.path}{written.query}'",
+        remedy=f"{right}; or request exactly that path with --service-kind http",
     )
 
 
 def _below(options: Options, kind: str, command: str) -> str:
-    """The command for the port where the server usually is, if it is there."""
+    """Suggest the port where the server usually is, if it is there."""
     endpoint = address(replace(options, url=url_of(options, written_address(options))))
     distance = _ABOVE[kind]
     near = endpoint._replace(port=endpoint.port - distance)
@@ -73,12 +73,12 @@ def _below(options: Options, kind: str, command: str) -> str:
     except PeerError:
         looks = None
     if looks is None or looks.kind not in KINDS or looks.kind == "http":
-        return f"; it is {said}, but nothing can be measured at {near.authority}"
+        return f", {said}; but there is no inference server at {near.authority}"
     return f", {said}: {typed(options, command, near.authority, is_grpc=looks.protocol == 'grpc')}"
 
 
 def _secured(options: Options, where: str, looks: ServerGuess) -> str:
-    """The address with a scheme where it was reached by TLS."""
+    """Return the address, with a scheme if TLS is used."""
     if not (options.grpc_tls or written_address(options).scheme in ("https", "grpcs")):
         return where
     return f"{'grpcs' if looks.protocol == 'grpc' else 'https'}://{where}"
@@ -93,7 +93,7 @@ def _with_scheme(options: Options, looks: ServerGuess) -> str:
 def typed(
     options: Options, command: str, url: str, model: str | None = None, *, is_grpc: bool = False
 ) -> str:
-    """The command that would have been right; `model` stands for the one that was asked for, if one was."""
+    """Return the corrected command; `model` replaces the requested one unless it is None."""
     model = options.model if model is None else model
     grpc = " --grpc" if is_grpc and "://" not in url else ""
     if command not in ("measure", "find", "diagnose", "tune"):

@@ -1,8 +1,8 @@
-"""What servers say of themselves, checked once, where it comes in.
+"""Validation of server answers, done once at the boundary.
 
-A `Shape` says what belongs where in an answer. `checked` gives the answer back with every part that a shape names of
-its right type, or raises a PeerError that says which part is not. Parts that no shape names stay as they are; null
-is the same as not there.
+A `Shape` describes the structure of an answer. `checked` returns the answer with every part that a shape names
+converted to its type, or raises a PeerError that names the invalid part. Other parts are left unchanged; null means
+absent.
 """
 
 import re
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 from inferometer.base.errors import PeerError
 
 Shape = Any
-"""`{name: shape}`, `[shape]` for a list of any length, `AtMost(shape, most)` for a shorter one, `Named(shape)` for an
-object with any names; or a leaf: a function that gives the value in its type, or raises a ValueError with what belongs
-there."""
+"""`{name: shape}`, `[shape]` for a list of any length, `AtMost(shape, most)` for a limited one, `Named(shape)` for
+an object with any names; or a leaf: a function that converts the value, or raises a ValueError that describes the
+expected value."""
 
 
 class Required(NamedTuple):
-    """A part that must be there."""
+    """A part that must be present."""
 
     shape: Shape
 
 
 class Named(NamedTuple):
-    """An object whose names are free."""
+    """An object with arbitrary names."""
 
     shape: Shape
 
@@ -39,19 +39,19 @@ class AtMost(NamedTuple):
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 
 
-LONGEST_TEXT = 1 << 16  # letters
+LONGEST_TEXT = 1 << 16  # characters
 LONGEST_NAME = 1024
 MOST_DIMENSIONS = 256
 MOST_LISTED = 4096  # instance groups, batch sizes, extensions: reports list them all
 
 
 def text(value: Any) -> str:
-    """Some servers write versions as numbers, and unknown members of an enum are numbers over gRPC."""
+    """Convert to text: some servers send versions as numbers, and unknown enum members are numbers over gRPC."""
     return _short(value, LONGEST_TEXT)
 
 
 def name(value: Any) -> str:
-    """What goes into requests, tables and sentences."""
+    """Convert to a short text for requests, tables and messages."""
     return _short(value, LONGEST_NAME)
 
 
@@ -60,11 +60,11 @@ def _short(value: Any, longest: int) -> str:
         value = str(value)
     if isinstance(value, str) and len(value) <= longest:
         return value
-    raise ValueError("a text" if not isinstance(value, str) else f"a text of up to {longest:,} letters")
+    raise ValueError("a text" if not isinstance(value, str) else f"a text of up to {longest:,} characters")
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """One text, or a list of them."""
+    """Convert one text or a list of texts."""
     try:
         return tuple(map(text, value)) if isinstance(value, list) else (text(value),)
     except ValueError:
@@ -72,7 +72,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def whole(value: Any) -> int:
-    """The JSON form of protobuf messages writes integers of 64 bits as texts."""
+    """Convert to an integer: the JSON form of protobuf messages writes 64-bit integers as strings."""
     return _between(value, -(2**63), 2**63, "a whole number")
 
 
@@ -96,7 +96,7 @@ def flag(value: Any) -> bool:
 
 
 def checked(document: Any, shape: Shape, origin: str, *, remedy: str = "") -> Any:
-    """The document in this shape; `origin` says in an error whose answer to which call it is."""
+    """Validate a document; `origin` names the server and the call in errors."""
     try:
         return _fitted(document, shape, None)
     except _Unfit as error:
@@ -104,11 +104,11 @@ def checked(document: Any, shape: Shape, origin: str, *, remedy: str = "") -> An
 
 
 class _Unfit(ValueError):
-    """A part that is not what its shape says."""
+    """A part does not match its shape."""
 
 
 _Place = tuple["_Place", str] | None
-"""Where a part is: the place of what it is a part of, and its own name or number. Only errors write it out."""
+"""Position of a part: that of its parent, and its own name or number. It is formatted only for errors."""
 
 
 def _fitted(value: Any, shape: Shape, where: _Place) -> Any:
@@ -230,7 +230,7 @@ STATISTICS = {
 }
 
 INDEX = [{"name": Required(name), "version": name, "state": name, "reason": text}]
-MODELS = {"models": [name]}  # of servers without a repository
+MODELS = {"models": [name]}  # for servers without a repository
 TRACE_SETTINGS = Named(texts)
 
 # --- other kinds

@@ -1,9 +1,9 @@
-"""A flow: the steps of a visit as a file gives them. A value may be a reference to an earlier answer, in a string.
+"""Flows: the steps of a visit as given in a file. A string value may be a reference to an earlier answer.
 
 $first.OUTPUT0         the output OUTPUT0 of the step `first`
 $first.OUTPUT0.3       its element 3
 $ask.choices.0.text    a part of a JSON answer
-$visit                 the number of the visit: no two of a run have the same
+$visit                 the number of the visit, unique in a run
 $$5                    the text $5
 """
 
@@ -31,7 +31,7 @@ class Reference(NamedTuple):
 
 
 def with_references(value: Any) -> Any:
-    """The value with a `Reference` where a string says so; ValueError for a string that only begins like one."""
+    """Replace strings that are references by `Reference`; raise ValueError for a malformed one."""
     if isinstance(value, str) and value.startswith("$"):
         return _reference(value)
     if isinstance(value, Mapping):
@@ -46,9 +46,7 @@ def _reference(text: str) -> "Reference | str":
         return text[1:]
     found = _FORM.fullmatch(text)
     if found is None:
-        raise ValueError(
-            f"'{text}' is no reference; write $STEP.OUTPUT or $visit, and $$ for a $ that is meant"
-        )
+        raise ValueError(f"'{text}' is not a reference; write $STEP.OUTPUT or $visit, or $$ for a literal $")
     step, path = found[1], tuple(found[2].split(".")[1:])
     if step == VISIT and path:
         raise ValueError(f"'{text}': $visit is a number and has no parts")
@@ -58,7 +56,7 @@ def _reference(text: str) -> "Reference | str":
 
 
 def references(value: Any, where: str = "") -> Iterator[tuple[str, Reference]]:
-    """Every reference in a value, with the path that leads to it."""
+    """Yield every reference in a value, with its path."""
     if isinstance(value, Reference):
         yield where, value
     elif isinstance(value, Mapping):
@@ -71,7 +69,7 @@ def references(value: Any, where: str = "") -> Iterator[tuple[str, Reference]]:
 
 @frozen
 class FlowStep:
-    """A call, with references among its values, and how long the user thinks after its answer."""
+    """A call with references among its values, and the think time after its answer."""
 
     name: str
     inputs: Mapping[str, Any]
@@ -81,7 +79,7 @@ class FlowStep:
 
 @frozen
 class FlowVisit:
-    """Makes the visits of a flow. Goes to the workers: it must pickle."""
+    """Creates the visits of a flow. It is sent to workers, so it must be picklable."""
 
     steps: Sequence[FlowStep]
 
@@ -95,7 +93,7 @@ class FlowVisit:
 
 
 MakeVisit = Callable[[int], Any]
-"""Makes the visit of this number: a generator, or an async one, of calls and pauses. Must pickle."""
+"""Creates the visit with this number: a generator, or an async one, of calls and pauses. Must be picklable."""
 
 
 def _filled(value: Any, answers: Mapping[str, Any]) -> Any:

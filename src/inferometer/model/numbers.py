@@ -1,7 +1,7 @@
-"""Elements to raw little-endian bytes and back, for every datatype.
+"""Conversion of elements to raw little-endian bytes and back, for every datatype.
 
-Nothing is changed silently: a value that its datatype cannot hold is an `ElementError`. Fractions are the one
-exception, as everywhere with floating point: they take the nearest value, ties to even, BF16 included.
+Values are never changed silently: one that its datatype cannot hold is an `ElementError`. Fractions are the one
+exception, as always with floating point: they are rounded to nearest, ties to even, including BF16.
 """
 
 import struct
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 
 class Datatype(NamedTuple):
-    """How one element looks in memory."""
+    """Memory layout of an element."""
 
-    numpy: str  # dtype that holds the raw bytes; BF16 is the upper half of a float32
-    size: int  # bytes of an element; 0 for BYTES, whose elements carry their own length
+    numpy: str  # dtype of the raw bytes; BF16 is the upper half of a float32
+    size: int  # bytes per element; 0 for BYTES, whose elements carry their own length
 
 
 DATATYPES = {
@@ -42,12 +42,12 @@ _LARGEST_BF16 = float.fromhex("0x1.fep127")
 _BF16_TINIEST_EXPONENT = -133  # of the smallest subnormal
 _BF16_SIGNIFICANT_BITS = 8
 _LENGTH = struct.Struct("<I")
-_PIECE = 1 << 20  # fractions rounded at a time, so that their wide copies stay small
+_PIECE = 1 << 20  # fractions rounded at a time, to keep their wide copies small
 
 
 @dataclass(eq=False)
 class ElementError(ValueError):
-    """The element at `index` is no value of its datatype."""
+    """The element at `index` is not a value of its datatype."""
 
     index: int
     expected: str
@@ -58,7 +58,7 @@ class ElementError(ValueError):
 
 
 def encode(datatype: str, values: Sequence[Any]) -> bytes:
-    """The bytes that travel; BYTES elements may be str (sent as UTF-8) or bytes."""
+    """Encode elements for the wire; BYTES elements may be str (sent as UTF-8) or bytes."""
     if datatype == "BYTES":
         return _encode_strings(values)
     if datatype == "BOOL":
@@ -70,14 +70,14 @@ def encode(datatype: str, values: Sequence[Any]) -> bytes:
 
 
 def decode(datatype: str, data: bytes) -> list[Any]:
-    """The elements as Python values; BYTES elements as bytes. Raises ValueError on a half element."""
+    """Decode elements to Python values; BYTES elements as bytes. Raise ValueError on a partial element."""
     if datatype == "BYTES":
         return [data[begin:end] for begin, end in _spans(data)]
     return list(values(datatype, data).tolist())
 
 
 def values(datatype: str, data: bytes) -> NDArray[Any]:
-    """The numbers as an array; BF16 as the float32 they stand for."""
+    """Return the numbers as an array; BF16 as float32."""
     raw: NDArray[Any] = np.frombuffer(data, dtype=little_endian(datatype))
     if datatype == "BF16":
         return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
@@ -85,17 +85,17 @@ def values(datatype: str, data: bytes) -> NDArray[Any]:
 
 
 def count(datatype: str, data: bytes) -> int:
-    """The number of elements. Raises ValueError on a half element."""
+    """Count the elements. Raise ValueError on a partial element."""
     if datatype == "BYTES":
         return sum(1 for _ in _spans(data))
     whole, rest = divmod(len(data), DATATYPES[datatype].size)
     if rest:
-        raise ValueError(f"{len(data)} bytes are no whole number of {datatype} elements")
+        raise ValueError(f"{len(data)} bytes are not a whole number of {datatype} elements")
     return whole
 
 
 def flat(nested: Any) -> list[Any]:
-    """The elements of nested lists, row by row; a single element is a list of one."""
+    """Flatten nested lists, row by row; a single element becomes a list of one."""
     elements = nested if isinstance(nested, list) else [nested]
     while elements and isinstance(elements[0], list):
         elements = [element for row in elements for element in row]
@@ -103,7 +103,7 @@ def flat(nested: Any) -> list[Any]:
 
 
 def encode_fractions(datatype: str, values: NDArray[Any]) -> bytes:
-    """The bytes of an array of numbers for a float datatype, row-major."""
+    """Encode an array of numbers for a float datatype, row-major."""
     flat = values.reshape(-1)
     return b"".join(
         [
@@ -114,17 +114,17 @@ def encode_fractions(datatype: str, values: NDArray[Any]) -> bytes:
 
 
 def little_endian(datatype: str) -> np.dtype[Any]:
-    """The dtype of the raw bytes, the same on every machine."""
+    """Return the dtype of the raw bytes, independent of the machine."""
     return np.dtype(DATATYPES[datatype].numpy).newbyteorder("<")
 
 
 def bf16_bytes(values: NDArray[np.float32]) -> bytes:
-    """The upper halves of float32 values, which must not need rounding."""
+    """Return the upper halves of float32 values, which must not need rounding."""
     return (values.view(np.uint32) >> np.uint32(16)).astype("<u2").tobytes()
 
 
 def _require_types(values: Sequence[Any], accepted: tuple[type, ...], expected: str) -> None:
-    """Looks at the set of types first: lists of a million numbers are common, wrong ones are rare."""
+    """Check the set of types first: lists of a million numbers are common, wrong ones are rare."""
     wrong = {
         kind
         for kind in set(map(type, values))
@@ -160,7 +160,7 @@ def _encode_floats(datatype: str, values: Sequence[Any]) -> bytes:
 
 
 def _fraction_bytes(datatype: str, values: NDArray[Any], first: int) -> bytes:
-    """The bytes of a flat piece of an array, which `first` elements stand before."""
+    """Encode a flat piece of an array that starts at element `first`."""
     wide = values.astype(np.float64)
     narrow = _narrow(datatype, wide)
     lost = np.isinf(narrow) & np.isfinite(wide)
@@ -186,7 +186,7 @@ def _overflows(value: float) -> bool:
 
 
 def _narrow(datatype: str, wide: NDArray[np.float64]) -> NDArray[Any]:
-    """Rounded once, to nearest with ties to even; too large becomes infinite."""
+    """Round once, to nearest with ties to even; too large becomes infinite."""
     with np.errstate(over="ignore"):
         if datatype == "BF16":
             return _round_to_bf16(wide).astype(np.float32)
@@ -194,7 +194,7 @@ def _narrow(datatype: str, wide: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _round_to_bf16(wide: NDArray[np.float64]) -> NDArray[np.float64]:
-    # Going through float32 would round twice: scale the last kept bit to 1, round there, scale back.
+    # Going through float32 would round twice: scale the last kept bit to 1, round, and scale back.
     exponent = np.frexp(wide)[1]
     last_bit = np.maximum(exponent - _BF16_SIGNIFICANT_BITS, _BF16_TINIEST_EXPONENT)
     rounded: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(wide, -last_bit)), last_bit)
@@ -214,19 +214,19 @@ def _encode_strings(values: Sequence[Any]) -> bytes:
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each element of BYTES begins and ends, after its length."""
+    """Yield the start and end of each BYTES element, after its length."""
     position = number = 0
     while position < len(data):
         begin = position + _LENGTH.size
         if begin > len(data):
             raise ValueError(
-                f"byte {position} begins a length of {_LENGTH.size} bytes, but the data ends before"
+                f"byte {position} starts a length of {_LENGTH.size} bytes, but the data ends there"
             )
         (length,) = _LENGTH.unpack_from(data, position)
         position = begin + length
         if position > len(data):
             raise ValueError(
-                f"element {number} says it has {length} bytes, but only {len(data) - begin} follow"
+                f"element {number} has a length of {length} bytes, but only {len(data) - begin} follow"
             )
         yield begin, position
         number += 1

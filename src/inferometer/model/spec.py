@@ -1,4 +1,4 @@
-"""Tensors as they travel, and what a server says about a model."""
+"""Tensors in wire format, and the server's description of a model."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class Tensor:
 
 @frozen
 class TensorSpec:
-    """An input or output: `shape` has no batch dimension; -1 stands for any size."""
+    """An input or output: `shape` has no batch dimension; -1 means any size."""
 
     name: str
     datatype: str
@@ -38,7 +38,7 @@ class TensorSpec:
 
 
 ANY_BATCH = 2**31 - 1
-"""A server without model configurations does not say how large a batch may be."""
+"""Batch limit of a server without model configurations, which does not report one."""
 
 
 @frozen
@@ -46,7 +46,7 @@ class ModelSpec:
     """A model with its composing models; inputs and outputs are sorted by name."""
 
     name: str
-    version: str  # as asked; "" leaves the choice to the server
+    version: str  # as requested; "" leaves the choice to the server
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     max_batch_size: int = 0
@@ -55,11 +55,11 @@ class ModelSpec:
     is_sequence: bool = False
     has_cache: bool = False
     composing: tuple["ModelSpec", ...] = ()  # direct members, sorted by (name, version)
-    is_plain: bool = False  # of a KServe v2 server that has no configurations: metadata is all there is
-    config: Mapping[str, Any] = field(default_factory=dict)  # as the server gave it
+    is_plain: bool = False  # from a KServe v2 server without configurations: only metadata is known
+    config: Mapping[str, Any] = field(default_factory=dict)  # as the server sent it
 
     def family(self) -> Iterator["ModelSpec"]:
-        """The model itself, then everything below it."""
+        """Yield the model itself, then all its composing models."""
         yield self
         for member in self.composing:
             yield from member.family()

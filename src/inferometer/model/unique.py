@@ -1,23 +1,21 @@
-"""Starts of texts that no two requests share.
+"""Unique beginnings of texts, different for every request.
 
-A rendered request is sent many times. So that no server can know the beginning of one from an earlier time, its text
-holds a place, of a fixed size in bytes and in tokens, and each send fills it with another number. The number is written
-in words of one token and one width, the lowest digit first: neighbours differ in their first token.
+A rendered request is sent many times. So that no server can have cached its beginning, its text contains a placeholder
+of fixed size in bytes and tokens, and each send fills it with another number. The number is written in words of one
+token and equal width, lowest digit first: consecutive numbers differ in their first token.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MARK = "~"  # what a place is filled with before; no word has it
-BITS = (
-    50  # of a number: ten for the worker, the others for the microsecond it began in and the sends since then
-)
+MARK = "~"  # fills a placeholder in the template; no word contains it
+BITS = 50  # of a number: ten for the worker, the others for its start time in microseconds plus the sends since then
 COUNTER_BITS = 40
 
 
 class Unique(NamedTuple):
-    """`words` are the digits, in UTF-8."""
+    """Number system for unique beginnings; `words` are the digits, in UTF-8."""
 
     words: tuple[bytes, ...]
 
@@ -27,7 +25,7 @@ class Unique(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Digits of a whole number."""
+        """Digits of a complete number."""
         base, found, reach = len(self.words), 1, len(self.words)
         while reach < 1 << BITS:
             found, reach = found + 1, reach * base
@@ -37,7 +35,7 @@ class Unique(NamedTuple):
         return MARK * self.width * tokens
 
     def start(self, number: int, tokens: int) -> bytes:
-        """The lowest so many digits."""
+        """Return this many of the lowest digits."""
         words, base, digits = self.words, len(self.words), []
         for _ in range(tokens):
             number, digit = divmod(number, base)
@@ -46,7 +44,7 @@ class Unique(NamedTuple):
 
 
 def maybe_unique(words: Sequence[str]) -> Unique | None:
-    """Of the width that most of the words have; None where no two have one width."""
+    """Build digits from words of the most common width; None if no two words have the same width."""
     widths = defaultdict(list)
     for word in (word.encode() for word in words):
         widths[len(word)].append(word)

@@ -1,6 +1,7 @@
-"""A visit: requests of one user, each of which may depend on the answers before it. What a visit yields, and gets.
+"""Visits: requests of one user, each of which may depend on earlier answers. Objects that a visit yields and receives.
 
-A visit is a generator. It yields calls, and gets the answer of each as the value of the `yield`; it may yield pauses.
+A visit is a generator. It yields calls and receives the answer to each as the value of the `yield`; it may also yield
+pauses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ LONGEST_PAUSE_S = 24 * 3600.0
 
 
 class Call(NamedTuple):
-    """A request of the step of this name, with values for its inputs, or with a JSON body."""
+    """A request for the named step, with values for its inputs, or with a JSON body."""
 
     step: str
     inputs: Mapping[str, Any] = {}
@@ -21,27 +22,28 @@ class Call(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """The next request is sent so long after the last answer."""
+    """A delay between the last answer and the next request."""
 
     seconds: float
 
 
 def call(step: str, inputs: Mapping[str, Any] | None = None, *, body: Any = None) -> Call:
-    """A request of this step. Values are numbers or texts, in lists, arrays, or as an earlier answer had them."""
+    """Request this step. Values are numbers or texts, in lists or arrays, or taken from an earlier answer."""
     return Call(step, inputs or {}, body)
 
 
 def pause(seconds: float) -> Pause:
-    """Think for so long before the next request."""
+    """Pause for this long before the next request."""
     if not 0 <= seconds <= LONGEST_PAUSE_S:
         raise UsageError(
-            f"a pause of {seconds} s", remedy=f"give seconds from 0 to {LONGEST_PAUSE_S:.0f}, such as 0.2"
+            f"a pause of {seconds} s is out of range",
+            remedy=f"use 0 to {LONGEST_PAUSE_S:.0f} seconds, such as 0.2",
         )
     return Pause(seconds)
 
 
 class VisitAnswer(Mapping[str, Any]):
-    """The outputs of a model by name: numpy arrays, without the dimension of the batch; texts are bytes."""
+    """The outputs of a model by name: numpy arrays without the batch dimension; texts are bytes."""
 
     __slots__ = ("_tensors",)
 
@@ -67,7 +69,7 @@ class VisitAnswer(Mapping[str, Any]):
         return len(self._tensors)
 
     def tensor(self, name: str) -> Tensor:
-        """As it came: to be sent on without being read."""
+        """Return an output as received, to be sent on without decoding."""
         if name not in self._tensors:
             known = ", ".join(f"'{each}'" for each in self._tensors) or "none"
             raise LookupError(f"the answer has no output '{name}', only {known}")

@@ -1,6 +1,6 @@
-"""This machine: what it is, as far as a reader of the result needs to know it, and how busy it is.
+"""This machine: its description for readers of the result, and its load.
 
-How busy it is matters only when the server runs on it too.
+The load matters only if the server runs on it too.
 """
 
 import os
@@ -20,11 +20,11 @@ PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 MILLIWATTS_PER_WATT = 1000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT = 3, 4
-_OPENING_S = 10.0  # for the library of the GPUs to be opened: seconds where a machine has many
+_OPENING_S = 10.0  # to open the GPU library: it takes seconds on a machine with many GPUs
 
 
 def describe_host() -> dict[str, Any]:
-    """Name, processor, cores, memory, system and Python."""
+    """Return name, processor, cores, memory, system and Python version."""
     return {
         "name": platform.node(),
         "processor": processor(),
@@ -32,13 +32,13 @@ def describe_host() -> dict[str, Any]:
         "memory_bytes": memory_bytes()["MemTotal"],
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],  # a process may have open; -1 is no limit
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],  # limit of open files per process; -1 is none
         "ports": len(local_ports()),
     }
 
 
 def local_ports() -> range:
-    """Ports the system gives to outgoing connections; each connection to one address takes its own."""
+    """Return the ports for outgoing connections; each connection to one address takes its own."""
     try:
         low, high = (int(word) for word in PORT_RANGE.read_text().split())
     except (OSError, ValueError):
@@ -47,7 +47,7 @@ def local_ports() -> range:
 
 
 def processor() -> str:
-    """What it is called; where the system does not say, its architecture."""
+    """Return the name of the processor, or else its architecture."""
     try:
         with open("/proc/cpuinfo") as file:
             names = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
@@ -57,7 +57,7 @@ def processor() -> str:
 
 
 def gpu_names() -> tuple[str, ...]:
-    """As the driver tells in files, without its library."""
+    """Return the GPU names from the driver's files, without its library."""
     found = []
     for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         try:
@@ -68,29 +68,29 @@ def gpu_names() -> tuple[str, ...]:
     return tuple(found)
 
 
-# --- its GPUs, read through NVML; without a driver or without nvidia-ml-py there are none
+# --- GPUs, read through NVML; none without a driver or nvidia-ml-py
 
 
 @frozen
 class Gpu:
-    """What is known of one GPU at one moment; None is not known."""
+    """State of one GPU at one moment; None if unknown."""
 
-    utilization: float | None = None  # share of the time, 0 to 1
+    utilization: float | None = None  # share of time, 0 to 1
     power_w: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
-    memory_share: float | None = None  # share of the time its memory was read or written, 0 to 1
+    memory_share: float | None = None  # share of time spent reading or writing its memory, 0 to 1
     clock_mhz: float | None = None  # of its processors
-    held_bytes: Mapping[int, int] = field(default_factory=dict)  # of its memory, by process
+    held_bytes: Mapping[int, int] = field(default_factory=dict)  # memory by process
 
 
 def busiest(gpus: Mapping[str, Gpu]) -> float | None:
-    """The utilisation of the busiest; None where none tells."""
+    """Return the utilisation of the busiest GPU; None if unknown."""
     return max((gpu.utilization for gpu in gpus.values() if gpu.utilization is not None), default=None)
 
 
 class Nvml:
-    """The open library. It is closed with the process: it holds nothing that others would miss."""
+    """The open NVML library. It is closed with the process, since it holds no shared resources."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -99,11 +99,11 @@ class Nvml:
         self._handles = {_text(library.nvmlDeviceGetUUID(handle)): handle for handle in handles}
 
     def read(self) -> Mapping[str, Gpu]:
-        """By UUID."""
+        """Return the state of each GPU by UUID."""
         return {uuid: self._gpu(handle) for uuid, handle in self._handles.items()}
 
     def names(self) -> Mapping[str, str]:
-        """What each GPU is, by UUID."""
+        """Return the name of each GPU by UUID."""
         return {
             uuid: _text(self._maybe(self._library.nvmlDeviceGetName, handle) or "GPU")
             for uuid, handle in self._handles.items()
@@ -129,12 +129,12 @@ class Nvml:
     def _maybe(self, read: Callable[..., Any], handle: object, *more: object) -> Any:
         try:
             return read(handle, *more)
-        except self._library.NVMLError:  # not every GPU tells everything
+        except self._library.NVMLError:  # not every GPU supports every query
             return None
 
 
 def open_nvml() -> Nvml | None:
-    """None on a host without GPUs, or without the package nvidia-ml-py."""
+    """Open NVML; None on a host without GPUs or without the package nvidia-ml-py."""
     try:
         library = import_module("pynvml")
     except ImportError:
@@ -146,15 +146,15 @@ def open_nvml() -> Nvml | None:
 
 
 def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name  # old versions of the package give bytes
+    return name.decode() if isinstance(name, bytes) else name  # older versions of the package return bytes
 
 
-# --- how busy it is
+# --- load of the machine
 
 
 @frozen
 class HostSample:
-    """Counters of all cores together since the host started, and gauges of the moment."""
+    """Counters of all cores together since boot, and current gauges."""
 
     busy_s: float
     total_s: float
@@ -163,9 +163,9 @@ class HostSample:
 
 
 class HostMeter:
-    """Reads this host: all its cores, or only those with these numbers.
+    """Reads the load of this host: all its cores, or only those with these numbers.
 
-    Opening the library of the GPUs takes longer than starting a command: a thread does it when they are asked for.
+    Opening the GPU library takes longer than starting a command, so a thread does it on first use.
     """
 
     def __init__(self, cores: Collection[int] = ()) -> None:
@@ -174,14 +174,14 @@ class HostMeter:
         self._chosen = cores
 
     def choose(self, cores: Collection[int]) -> None:
-        """Other cores from now on: samples before and after cannot be compared."""
+        """Choose other cores; samples before and after are not comparable."""
         self._chosen = cores
 
     def read(self, *, waits: bool = False) -> HostSample:
-        """The GPUs are missing while their library is being opened, unless that is waited for."""
+        """Read a sample. GPUs are missing while their library is being opened, unless `waits` is set."""
         self._look_for_gpus(waits)
         rows = _core_times()
-        # Where a core is off, those after it have other places.
+        # Offline cores shift the positions of those after them.
         chosen = [rows[n] for n in self._chosen] if self._chosen and max(self._chosen) < len(rows) else rows
         total_s = sum(sum(row) for row in chosen)
         memory = memory_bytes()
@@ -204,9 +204,9 @@ class HostMeter:
 
 
 def _core_times() -> list[list[float]]:
-    """The seconds of each core that is on, by what it did: user, nice, system, idle, iowait, irq, softirq, steal.
+    """Return the seconds of each online core by state: user, nice, system, idle, iowait, irq, softirq, steal.
 
-    Time given to guests, which stands behind these, is counted as user time as well.
+    The guest time that follows these is already included in user time.
     """
     with open("/proc/stat") as file:
         rows = [line.split() for line in file if line.startswith("cpu") and line[3].isdecimal()]
@@ -214,14 +214,14 @@ def _core_times() -> list[list[float]]:
 
 
 def memory_bytes() -> dict[str, int]:
-    """What `/proc/meminfo` says."""
+    """Return the contents of `/proc/meminfo` in bytes."""
     with open("/proc/meminfo") as file:
         rows = (line.split() for line in file)
         return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}
 
 
 def is_this_host(host: str) -> bool:
-    """Whether the name or address is a loopback one, or another of this machine's own."""
+    """Return whether the name or address is loopback, or another one of this machine."""
     if host.lower() in ("localhost", platform.node().lower()):
         return True
     try:

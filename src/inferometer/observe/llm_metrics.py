@@ -1,8 +1,8 @@
-"""What LLM servers say of themselves in their Prometheus metrics: one table of names, and how a page is read by it.
+"""Prometheus metrics of LLM servers: a table of names, and parsing by it.
 
 The names are those of vLLM 0.5 to 0.32, SGLang 0.4 to 0.5, the TensorRT-LLM backend of Triton (r24 and later),
-`trtllm-serve` 1.x, and llama.cpp (`--metrics`; builds since the middle of 2025 no longer tell of their KV cache). A
-server that does not say something leaves it unknown: nothing is guessed.
+`trtllm-serve` 1.x, and llama.cpp (`--metrics`; builds since mid-2025 no longer report their KV cache). Anything that a
+server does not report stays unknown: nothing is guessed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,54 +16,54 @@ VLLM, SGLANG, TENSORRT_LLM, LLAMA_CPP = "vLLM", "SGLang", "TensorRT-LLM", "llama
 
 Kind = Literal["gauge", "counter"]
 Joining = Literal["sum", "mean"]
-"""What several engines of one server are together."""
+"""How to combine several engines of one server."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedMetric:
-    """A row: what one server calls one of our nouns."""
+    """A row: one server's name for one of our nouns."""
 
     server: str
     noun: str  # a field of LlmReading
-    names: tuple[str, ...]  # the newest first: the first that a page has counts
+    names: tuple[str, ...]  # newest first: the first one found on a page counts
     kind: Kind
     unit: str
-    labels: Mapping[str, str] = field(default_factory=dict)  # that the line must have
-    value_label: str = ""  # the value stands in this label, not behind the line
+    labels: Mapping[str, str] = field(default_factory=dict)  # required on the line
+    value_label: str = ""  # take the value from this label instead of the line
     joining: Joining = "sum"
 
 
 @dataclass(frozen=True, slots=True)
 class LlmReading:
-    """One look at an LLM server; None is what it does not say."""
+    """One poll of an LLM server; None if not reported."""
 
     server: str
-    running: float | None = None  # requests whose tokens are computed
+    running: float | None = None  # requests being processed
     waiting: float | None = None  # requests in the queue
-    slots: float | None = None  # most requests that run at once, as configured
+    slots: float | None = None  # configured limit of concurrently running requests
     kv_cache_use: float | None = None  # 0 to 1
     kv_blocks: float | None = None
     kv_blocks_used: float | None = None
     kv_block_tokens: float | None = None
     kv_tokens: float | None = None  # capacity of the KV cache
-    preemptions: float | None = None  # requests that had to give their KV cache back
+    preemptions: float | None = None  # requests that had to release their KV cache
     prompt_tokens: float | None = None
-    prefix_queries: float | None = None  # prompt tokens that were looked up in the prefix cache
-    prefix_hits: float | None = None  # those that were found in it
-    prefix_misses: float | None = None  # those that were not
-    prefix_share: float | None = None  # hits of queries, where there are no counters
+    prefix_queries: float | None = None  # prompt tokens looked up in the prefix cache
+    prefix_hits: float | None = None  # found in it
+    prefix_misses: float | None = None  # not found in it
+    prefix_share: float | None = None  # hits over queries, if there are no counters
     generated_tokens: float | None = None
     draft_tokens: float | None = None  # proposed by speculative decoding
-    accepted_tokens: float | None = None  # of those
-    accepted_share: float | None = None  # the same, where there are no counters
-    queue_s: float | None = None  # that requests waited before they ran, together
-    queued: float | None = None  # requests of which that is the time
-    prefill_s: float | None = None  # that reading their prompts took, together
-    prefilled: float | None = None  # requests of which that is the time
+    accepted_tokens: float | None = None  # accepted ones
+    accepted_share: float | None = None  # share of accepted draft tokens, if there are no counters
+    queue_s: float | None = None  # total time that requests waited before they ran
+    queued: float | None = None  # requests included in that time
+    prefill_s: float | None = None  # total time to process prompts
+    prefilled: float | None = None  # requests included in that time
 
 
 def _rows(server: str, kind: Kind, unit: str, **names: str) -> tuple[NamedMetric, ...]:
-    """Rows without labels; several names of a noun are parted by blanks."""
+    """Build rows without labels; several names of a noun are separated by spaces."""
     return tuple(NamedMetric(server, noun, tuple(text.split()), kind, unit) for noun, text in names.items())
 
 
@@ -179,7 +179,7 @@ TABLE: tuple[NamedMetric, ...] = (
         LLAMA_CPP,
         "counter",
         "tokens",
-        prefix_misses="llamacpp:prompt_tokens_total",  # without those that were cached
+        prefix_misses="llamacpp:prompt_tokens_total",  # without cached ones
         prefix_hits="llamacpp:prompt_tokens_cached_total",
         generated_tokens="llamacpp:tokens_predicted_total",
         draft_tokens="llamacpp:spec_decode_num_draft_tokens_total",
@@ -189,12 +189,12 @@ TABLE: tuple[NamedMetric, ...] = (
 
 COUNTERS = tuple(dict.fromkeys(row.noun for row in TABLE if row.kind == "counter"))
 
-# With metrics of all schedulers switched on, SGLang gives the same figure once for each part of an engine.
+# With metrics of all schedulers enabled, SGLang reports the same figure for each part of an engine.
 _PARTS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
 
 
 def maybe_llm_reading(lines: Iterable[MetricLine]) -> LlmReading | None:
-    """What a page says; None where no LLM server wrote it."""
+    """Parse a page; None if no LLM server wrote it."""
     by_name: dict[str, list[MetricLine]] = {}
     for line in lines:
         by_name.setdefault(line.name, []).append(line)
@@ -214,7 +214,9 @@ def _maybe_value(row: NamedMetric, by_name: Mapping[str, Sequence[MetricLine]]) 
         engines: dict[frozenset[tuple[str, str]], float] = {}
         for line in lines:
             value = _number(line.labels.get(row.value_label)) if row.value_label else line.value
-            if value is not None and (row.unit != "share" or 0 <= value <= 1):  # vLLM has -1 for "not in use"
+            if value is not None and (
+                row.unit != "share" or 0 <= value <= 1
+            ):  # vLLM reports -1 for "not in use"
                 key = frozenset(item for item in line.labels.items() if item[0] not in _PARTS)
                 engines[key] = max(value, engines.get(key, value))
         if engines:
@@ -228,7 +230,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _completed(found: dict[str, float]) -> dict[str, float]:
-    """With what follows from what is said: of blocks, or of hits and misses."""
+    """Add values derived from blocks, or from hits and misses."""
     blocks = found.get("kv_blocks")
     if "kv_cache_use" not in found and blocks and "kv_blocks_used" in found:
         found["kv_cache_use"] = found["kv_blocks_used"] / blocks
@@ -240,7 +242,7 @@ def _completed(found: dict[str, float]) -> dict[str, float]:
 
 
 def was_restarted(readings: Sequence[LlmReading]) -> bool:
-    """Whether a counter fell, or another server answered, from one look to the next."""
+    """Return whether a counter decreased, or another server answered, between two polls."""
     return any(
         before.server != after.server or any(_fell(before, after, noun) for noun in COUNTERS)
         for before, after in pairwise(readings)

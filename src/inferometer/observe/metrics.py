@@ -1,4 +1,4 @@
-"""The server's Prometheus metrics: text -> metric_lines -> a sample of what the figures are made of. Pure."""
+"""The server's Prometheus metrics: from text to lines to a sample for the figures. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ CPU_METRICS = {
 
 
 class Queue(NamedTuple):
-    """What is known of one model's queue: a gauge and two counters."""
+    """State of one model's queue: a gauge and two counters."""
 
     pending: float | None = None
     queue_us: float | None = None
@@ -39,7 +39,7 @@ class Queue(NamedTuple):
 
 @frozen
 class Sample:
-    """One look: only what the figures are made of, so that a long level stays small."""
+    """One poll, reduced to the values that figures need, so that a long level stays small."""
 
     at_ns: int
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Sample:
 
     @property
     def waiting(self) -> float | None:
-        """Requests in the server's queues; None where it does not say."""
+        """Requests in the server's queues; None if not reported."""
         if self.llm is not None and self.llm.waiting is not None:
             return self.llm.waiting
         known = [queue.pending for queue in self.queues.values() if queue.pending is not None]
@@ -60,7 +60,7 @@ class Sample:
 
     @property
     def gpu_share(self) -> float | None:
-        """Of the time in which the busiest GPU was in use."""
+        """Utilisation of the busiest GPU."""
         return busiest(self.gpus)
 
 
@@ -68,7 +68,8 @@ MOST_SAMPLES = 1024  # of a level that are kept: each has a row for every model 
 
 
 def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """About half of them: the first and the last, which counters are read off, the longest queue, every second one."""
+    """Keep about half of the samples: the first and last, which counters need, the longest queue, and every second
+    one."""
     if len(samples) < 3:
         return tuple(samples)
     peak = max(range(len(samples)), key=lambda number: samples[number].waiting or 0)
@@ -93,7 +94,7 @@ def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
             queues[key][MODEL_METRICS[row.name]] = value
         elif row.name in CPU_METRICS:
             cpu[CPU_METRICS[row.name]] = value
-    if not cpu.get("memory_total_bytes", 1):  # the server has not looked at its host yet
+    if not cpu.get("memory_total_bytes", 1):  # the server has not read its host's metrics yet
         cpu = {}
     return Sample(
         at_ns=at_ns,
@@ -106,7 +107,7 @@ def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
 
 
 def missing(found: Sample) -> tuple[str, ...]:
-    """The GPU metrics that no GPU has."""
+    """Return the GPU metrics that no GPU reports."""
     return tuple(
         name
         for name, part in GPU_METRICS.items()

@@ -1,6 +1,6 @@
-"""A thread that looks at the server's metrics while a level is measured.
+"""A thread that polls the server's metrics while a level is measured.
 
-It lives in the controller, whose interpreter lock no worker needs, and sleeps until the next look is due.
+It runs in the controller, whose interpreter lock no worker needs, and sleeps until the next poll is due.
 """
 
 import threading
@@ -15,11 +15,11 @@ from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 
 LOOK_S = 3.0  # for a whole page
-PATIENCE_S = 1.0  # for a look that is under way when the level ends
+PATIENCE_S = 1.0  # for a poll in progress when the level ends
 
 
 class MetricsEndpoint:
-    """Where the metrics are; None is a server that has none. With `host`, every look takes in this host as well."""
+    """The metrics endpoint; None for a server without one. With `host`, every poll also samples this host."""
 
     def __init__(self, connection: Connection | None, *, clock: Clock, host: HostMeter | None = None) -> None:
         self._connection = connection
@@ -41,18 +41,18 @@ class MetricsEndpoint:
         except PeerError as error:
             raise PeerError(
                 f"Unable to connect to Metrics endpoint URL: {error.message}",
-                remedy="give it with --metrics-url, or leave out --collect-metrics",
+                remedy="set it with --metrics-url, or remove --collect-metrics",
             ) from error
         if status != 200:
             raise PeerError(
                 f"Metrics endpoint curling did not succeed. {self._connection.endpoint} answered with status {status}",
-                remedy="give the address with --metrics-url, such as http://localhost:8002/metrics",
+                remedy="set the address with --metrics-url, such as http://localhost:8002/metrics",
             )
         return body.decode("utf-8", "replace")
 
 
 class Poller:
-    """Looks every interval while it is entered. One that fails is counted; the measurement goes on."""
+    """Polls at an interval while entered. A failed poll is counted; the measurement continues."""
 
     def __init__(self, look: Callable[[], Sample], *, interval_ns: int, clock: Clock) -> None:
         self._look = look
@@ -65,7 +65,7 @@ class Poller:
         self._failures = 0
         self._first_failure = ""
         self._slow: Remark | None = None
-        self._has_told_of_slowness = False
+        self._has_reported_slowness = False
         self.latest: Sample | None = None  # since the last start
 
     def __enter__(self) -> None:
@@ -78,28 +78,28 @@ class Poller:
         self._thread.start()
 
     def __exit__(self, *error: object) -> None:
-        """A look that hangs is not waited for; its result is dropped."""
+        """Stop without waiting for a poll that hangs; its result is dropped."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(PATIENCE_S)
             self._thread = None
 
     def take(self) -> tuple[Sample, ...]:
-        """What was seen since it was asked last."""
+        """Return the samples since the last call."""
         with self._lock:
             taken, self._fresh = tuple(self._fresh), []
         return taken
 
     def remarks(self) -> tuple[Remark, ...]:
-        """What went wrong since the start; that looking takes too long is said once."""
+        """Return remarks on failures since the start; slowness is reported once."""
         found: list[Remark] = []
         with self._lock:
             if self._failures:
                 times = f"{self._failures} times" if self._failures > 1 else "once"
                 text = f"the server's metrics could not be read {times}: {self._first_failure}"
                 found.append(Remark(Note.METRICS_MISSING, text))
-            if self._slow is not None and not self._has_told_of_slowness:
-                self._has_told_of_slowness = True
+            if self._slow is not None and not self._has_reported_slowness:
+                self._has_reported_slowness = True
                 found.append(self._slow)
         return tuple(found)
 
@@ -110,7 +110,7 @@ class Poller:
             self._look_once(ended)
             now_ns = self._clock()
             self._judge(now_ns - began_ns)
-            # Looks that were missed are not made up for.
+            # Missed polls are skipped.
             due_ns += self._interval_ns * (1 + max(0, now_ns - due_ns) // self._interval_ns)
             if ended.wait((due_ns - now_ns) / NS_PER_S):
                 return
@@ -125,7 +125,7 @@ class Poller:
                     self._failures += 1
             return
         with self._lock:
-            if self._ended is ended:  # else another level has begun meanwhile
+            if self._ended is ended:  # otherwise another level has begun
                 self._fresh.append(seen)
                 self.latest = seen
                 if len(self._fresh) > MOST_SAMPLES:
@@ -143,15 +143,15 @@ class Poller:
 
 
 def warnings_about(first: Sample) -> tuple[str, ...]:
-    """What to say after the first look: a text without anything we know is perhaps not a Triton's."""
+    """Return warnings after the first poll: a page without any known metric may not be Triton's."""
     if not first.gpus and not first.queues and first.cpu_share is None:
-        return ("WARNING: The metrics endpoint answers, but with no metrics of a Triton server.",)
+        return ("WARNING: The metrics endpoint answers, but without any metrics of a Triton server.",)
     return ()
 
 
 def llm_warnings(first: Sample) -> tuple[str, ...]:
-    """The same of an LLM server."""
+    """Return warnings after the first poll of an LLM server."""
     if first.llm is None:
         known = "vLLM, SGLang, TensorRT-LLM or llama.cpp"
-        return (f"WARNING: The metrics endpoint answers, but with no metrics of {known}.",)
+        return (f"WARNING: The metrics endpoint answers, but without any metrics of {known}.",)
     return ()

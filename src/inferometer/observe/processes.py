@@ -1,4 +1,4 @@
-"""Processes of this machine, as the kernel tells of them in files."""
+"""Processes of this machine, from the kernel's files."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """What `/proc/PID/stat` says; with its start, no later process of the same number is taken for it."""
+    """Contents of `/proc/PID/stat`; the start time identifies a process even if its number is reused."""
 
     pid: int
     parent: int
@@ -24,9 +24,9 @@ class Process(NamedTuple):
 
 
 def maybe_process(pid: int) -> Process | None:
-    """None when there is none."""
+    """Read a process; None if it does not exist."""
     try:
-        words = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()  # a name may hold anything
+        words = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()  # a name may contain anything
         core_s = (int(words[11]) + int(words[12])) / _TICKS_PER_S
         return Process(pid, int(words[1]), words[0] == b"Z", int(words[19]), core_s)
     except (OSError, IndexError, ValueError):
@@ -34,7 +34,7 @@ def maybe_process(pid: int) -> Process | None:
 
 
 def _read(path: str) -> bytes:
-    """A short file; a machine may have thousands of them, and a file object takes longer to make than to read."""
+    """Read a short file without a file object, which takes longer to create than to read; there may be thousands."""
     fd = os.open(path, os.O_RDONLY)
     try:
         return os.read(fd, 4096)
@@ -43,7 +43,7 @@ def _read(path: str) -> bytes:
 
 
 def family(pids: Iterable[int]) -> frozenset[int]:
-    """These processes, as far as they are there, and all that they started."""
+    """Return those of these processes that exist, and all their descendants."""
     children: dict[int, list[int]] = {}
     there = set[int]()
     for name in os.listdir(PROC):
@@ -62,7 +62,7 @@ def family(pids: Iterable[int]) -> frozenset[int]:
 
 
 def command_line(pid: int) -> list[str]:
-    """Its words; none where it has ended, or is not ours to see."""
+    """Return the words of a command line; empty if the process has ended or is not accessible."""
     try:
         with open(f"{PROC}/{pid}/cmdline", "rb") as file:  # of any length
             words = file.read().rstrip(b"\0").split(b"\0")

@@ -1,4 +1,4 @@
-"""The server's own counters: a snapshot, the difference of two, and their figures per model."""
+"""The server's own counters: snapshots, their differences, and the figures per model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -32,12 +32,12 @@ class Counters:
     cache_hit_ns: int = 0
     cache_miss_count: int = 0
     cache_miss_ns: int = 0
-    # Executions by the size of their batches: (inferences in each, executions, ns of input, infer and output).
+    # Executions by batch size: (inferences in each, executions, ns of input, infer and output).
     sizes: tuple[tuple[int, int, int, int, int], ...] = ()
 
     @property
     def executions(self) -> "tuple[Executions, ...]":
-        """By size, the small ones first; empty where the server does not count so."""
+        """Executions by batch size, smallest first; empty if the server does not count them."""
         return tuple(
             Executions(size, count, *(ns / count for ns in parts))
             for size, count, *parts in sorted(self.sizes)
@@ -49,7 +49,7 @@ class Counters:
         return self.compute_input_ns + self.compute_infer_ns + self.compute_output_ns
 
     def mean_ns(self, part: str) -> int:
-        """The average of `queue`, `compute_infer` and so on over the calls that had it; 0 where none had."""
+        """Return the mean of `queue`, `compute_infer` and so on over the calls that had it; 0 if there are none."""
         count: int = getattr(self, f"{part}_count")
         total: int = getattr(self, f"{part}_ns")
         return total // count if count else 0
@@ -64,7 +64,7 @@ class Counters:
 
 
 def _sizes(one: Counters, two: Counters, sign: int) -> tuple[tuple[int, int, int, int, int], ...]:
-    """The second added or taken away, size by size; those that did not run are left out."""
+    """Add or subtract the second by size; sizes without executions are left out."""
     rows = {size: (count, given, worked, made) for size, count, given, worked, made in one.sizes}
     for size, *values in two.sizes:
         mine = rows.get(size, (0, 0, 0, 0))
@@ -81,7 +81,7 @@ Snapshot = Mapping[tuple[str, str], Counters]
 
 @frozen
 class ModelStatistics:
-    """What one model did during a measurement, and its composing models below it."""
+    """Activity of one model during a measurement, with its composing models."""
 
     name: str
     version: str
@@ -89,28 +89,28 @@ class ModelStatistics:
     is_ensemble: bool = False
     has_cache: bool = False
     was_called: bool = True
-    also_called: tuple[str, ...] = ()  # other versions, where none was named; their counters are not in these
+    also_called: tuple[str, ...] = ()  # other versions, if none was named; their counters are not included
     members: tuple["ModelStatistics", ...] = ()
 
     @property
     def any_cache(self) -> bool:
-        """Whether it or any model below it uses the response cache."""
+        """Whether this model or any composing model uses the response cache."""
         return self.has_cache or any(member.any_cache for member in self.members)
 
     @property
     def workers(self) -> tuple["ModelStatistics", ...]:
-        """The models that do the work of this one: itself, unless it is an ensemble, which only passes requests on."""
+        """The models that do the work: this one, unless it is an ensemble, which only forwards requests."""
         return self.working_members if self.is_ensemble and self.members else (self,)
 
     @property
     def working_members(self) -> tuple["ModelStatistics", ...]:
-        """The models below it that do work, each once: the server counts per model, not per place in an ensemble."""
+        """The composing models that do work, each once: the server counts per model, not per place in an ensemble."""
         found = (row for member in self.members for row in member.workers)
         return tuple({(row.name, row.version): row for row in found}.values())
 
 
 def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:
-    """Counters out of the server's statistics document (`model_stats`)."""
+    """Read the counters from the server's statistics document (`model_stats`)."""
     return {(row["name"], row["version"]): _counters(row) for row in rows}
 
 
@@ -125,12 +125,12 @@ def _counters(row: Mapping[str, Any]) -> Counters:
     return Counters(**values, sizes=sizes)
 
 
-# --- by the size of a batch
+# --- by batch size
 
 
 @frozen
 class Executions:
-    """Executions of one size: inferences in each, how many there were, and the mean time of their parts."""
+    """Executions of one batch size: inferences in each, their number, and the mean time of their parts."""
 
     size: int
     count: int
@@ -144,11 +144,11 @@ class Executions:
 
 
 BatchCounters = Mapping[tuple[str, str], Mapping[int, tuple[int, int, int, int]]]
-"""Of each (model, version) by the size of a batch: executions, and nanoseconds of compute input, infer, output."""
+"""Counters by (model, version) and batch size: executions, and nanoseconds of compute input, infer, output."""
 
 
 def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
-    """Out of the server's statistics document; empty where it does not count by size."""
+    """Read the counters from the server's statistics document; empty if it does not count by size."""
     return {
         (row["name"], row["version"]): {
             batch["batch_size"]: (
@@ -164,7 +164,7 @@ def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
 
 
 def executions(before: BatchCounters, after: BatchCounters) -> dict[tuple[str, str], tuple[Executions, ...]]:
-    """What ran in between, the small ones first; nothing of a model that was not there before, or was loaded anew."""
+    """Return the executions in between, smallest first; models that are new or were reloaded are left out."""
     found = {}
     for key in after.keys() & before.keys():
         sizes, then = after[key], before[key]
@@ -182,7 +182,7 @@ def executions(before: BatchCounters, after: BatchCounters) -> dict[tuple[str, s
 
 
 def is_reset(before: Snapshot, after: Snapshot) -> bool:
-    """Whether some counter is lower than it was: the server was restarted, or a model was loaded again."""
+    """Return whether a counter decreased: the server was restarted, or a model was reloaded."""
     return any(
         getattr(after[key], name) < getattr(then, name)
         for key, then in before.items()
@@ -192,7 +192,7 @@ def is_reset(before: Snapshot, after: Snapshot) -> bool:
 
 
 def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStatistics:
-    """What the model and its composing models did between two snapshots."""
+    """Return the activity of the model and its composing models between two snapshots."""
     names = {part.name for part in model.family()}
     versions: dict[str, list[str]] = {name: [] for name in names}
     for name, version in after:

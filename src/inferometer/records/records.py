@@ -1,4 +1,4 @@
-"""Requests as numpy columns, in the order in which they ended."""
+"""Requests as numpy columns, ordered by end."""
 
 from array import array
 from dataclasses import field, fields, replace
@@ -17,36 +17,34 @@ NO_TIMES: Column = np.empty(0, dtype=np.int64)
 
 @frozen
 class Records:
-    """What happened to each request; times are `time.monotonic_ns`, and a time that never came is 0."""
+    """Outcome of each request; times are `time.monotonic_ns`, and 0 if an event never happened."""
 
     due_ns: Column
     sent_ns: Column
-    wrote_ns: Column  # the request was sent: see SendCost in load/link.py for how long that took
-    first_ns: Column  # the first byte of the reply; of a stream the first response
+    wrote_ns: Column  # the request was sent: see SendCost in load/link.py for the duration
+    first_ns: Column  # first byte of the reply; for a stream, the first response
     end_ns: Column
     status: Column
-    step: Column  # which request of the dataset
+    step: Column  # number of the request in the dataset
     received: Column  # bytes of the reply
-    responses: Column  # that carried data
-    sequence: Column  # id of its sequence; 0 without
-    sequence_started_ns: Column  # of the last request of a sequence: when the first one was due; else 0
-    tokens: Column  # of the answer, as the server counts them; 0 where it does not say
+    responses: Column  # responses that carried data
+    sequence: Column  # sequence id; 0 if none
+    sequence_started_ns: Column  # last request of a sequence: due time of the first one; otherwise 0
+    tokens: Column  # of the answer, as counted by the server; 0 if unknown
     prompt_tokens: Column
-    reasoning_tokens: Column  # of `tokens`, as the server tells
-    cached_tokens: Column  # of `prompt_tokens`, which the server had in its cache
-    answer_at: (
-        Column  # which of its `times` is the first of the answer after reasoning; `stamps` where none is
-    )
-    stamps: Column  # how many of `times` belong to the request
-    times: Column  # of the responses of streams, request after request; not a column of a row
-    # A request with several choices has the times of one choice after those of another. Within a choice times never
-    # drop; from one choice to the next they always do.
+    reasoning_tokens: Column  # part of `tokens`, as reported by the server
+    cached_tokens: Column  # part of `prompt_tokens` found in the server's cache
+    answer_at: Column  # index in its `times` of the first response after reasoning; `stamps` if there is none
+    stamps: Column  # number of `times` that belong to the request
+    times: Column  # of streamed responses, request by request; not a column of a row
+    # A request with several choices has the times of each choice in turn. Within a choice times never decrease; from
+    # one choice to the next they always do.
 
     def __len__(self) -> int:
         return len(self.end_ns)
 
     def where(self, chosen: NDArray[np.bool_] | slice) -> "Records":
-        # By number is twice as quick.
+        # Indexing by number is twice as fast.
         times, places = self.times, chosen if isinstance(chosen, slice) else chosen.nonzero()[0]
         if len(times):
             mask = np.zeros(len(self), dtype=np.bool_)
@@ -55,7 +53,7 @@ class Records:
         return Records(*[getattr(self, name)[places] for name in COLUMNS] + [times])
 
     def cut(self, count: int) -> "tuple[Records, Records]":
-        """The first `count`, and the others."""
+        """Split into the first `count` records and the others."""
         if count >= len(self):
             return self, EMPTY
         if count <= 0:
@@ -69,9 +67,9 @@ class Records:
 
     @property
     def is_answered(self) -> NDArray[np.bool_]:
-        """Of each, whether the server said anything, good or bad."""
+        """Whether the server answered each request, successfully or not."""
         found = np.ones(len(self), dtype=np.bool_)
-        for code in status.NO_ANSWER:  # far quicker than np.isin where there are few records, which is often
+        for code in status.NO_ANSWER:  # far faster than np.isin for few records, which is the common case
             found &= self.status != code
         return found
 
@@ -81,7 +79,7 @@ class Records:
 
     @property
     def withdrawn(self) -> "Records":
-        """Those that the client cancelled because it was asked to."""
+        """Requests that the client cancelled on request."""
         return self._chosen(self.status == status.WITHDRAWN)
 
     def _chosen(self, chosen: NDArray[np.bool_]) -> "Records":
@@ -93,18 +91,18 @@ _PARTS = {
     "reasoning_tokens": "tokens",
     "cached_tokens": "prompt_tokens",
     "answer_at": "responses",
-}  # in the upper half of whose cell they are
+}  # stored in the upper half of these cells
 _CELLS = tuple(name for name in COLUMNS if name not in _PARTS)
 _END = COLUMNS.index("end_ns")
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
-    """Records of a block with a row of `COLUMNS` for each, sorted by end; both arguments are copied."""
+    """Build records from a block with a row of `COLUMNS` each, sorted by end; both arguments are copied."""
     return _sorted([rows[:, column].copy() for column in range(len(COLUMNS))], times.copy())
 
 
 def _from_ring(rows: NDArray[np.int64], times: Column) -> Records:
-    """The same of rows as they lie in a ring."""
+    """Build records from rows in ring format."""
     cells = {name: rows[:, place] for place, name in enumerate(_CELLS)}
     columns = {name: cells[name].copy() for name in _CELLS}
     for part, whole in _PARTS.items():
@@ -114,7 +112,7 @@ def _from_ring(rows: NDArray[np.int64], times: Column) -> Records:
 
 
 def from_cells(rows: "array[int]", times: "array[int]") -> Records:
-    """The same of rows that came in a message."""
+    """Build records from rows received in a message."""
     cells = np.frombuffer(rows, dtype=np.int64).reshape(-1, ROW)
     return _from_ring(cells, np.frombuffer(times, dtype=np.int64)) if len(cells) else EMPTY
 
@@ -127,7 +125,7 @@ def _sorted(columns: list[Column], times: Column) -> Records:
     if len(times):
         starts = np.cumsum(stamps) - stamps
         times = np.concatenate([times[starts[row] : starts[row] + stamps[row]] for row in order])
-    # Many columns have one value throughout, and need no order.
+    # Many columns have one value throughout, and need no sorting.
     return Records(
         *[column if (column == column[0]).all() else column[order] for column in columns] + [times]
     )
@@ -137,7 +135,7 @@ EMPTY = from_rows(np.empty((0, len(COLUMNS)), dtype=np.int64))
 
 
 def join(parts: list[Records]) -> Records:
-    """Several blocks as one, sorted by end."""
+    """Join several blocks into one, sorted by end."""
     if len(parts) <= 1:
         return parts[0] if parts else EMPTY
     columns = [np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS]
@@ -145,7 +143,7 @@ def join(parts: list[Records]) -> Records:
 
 
 class RingReader:
-    """The controller's side of a ring: takes what has been written since the last time."""
+    """Controller side of a ring: takes the records written since the last call."""
 
     __slots__ = ("_header", "_rows", "_stamps")
 
@@ -169,7 +167,7 @@ class RingReader:
 
 
 def _between(ring: Column, start: int, stop: int) -> Column:
-    """What lies between two counts of a ring; as long as it has not been marked as read, it does not change."""
+    """Return the part of a ring between two counts; it does not change until it is marked as read."""
     if start == stop:
         return ring[:0]
     assert start < stop <= start + len(ring), (start, stop)
@@ -181,18 +179,18 @@ def _between(ring: Column, start: int, stop: int) -> Column:
 
 @frozen
 class Totals:
-    """Every request of a load, counted by how it ended: since the load began, over all workers it ever had."""
+    """All requests of a load by outcome, since the load began, over all its workers."""
 
-    sent: int = 0  # begun, as the workers count them
+    sent: int = 0  # started, as counted by the workers
     good: int = 0
     failed: int = 0
-    withdrawn: int = 0  # cancelled by the client because it was asked to
-    cut_off: int = 0  # still running at the end, and cancelled
-    unsent: int = 0  # of those that failed or were cut off: no byte went out, since no connection was made
-    resent: int = 0  # times a request was sent again: the server had closed the connection or refused it
+    withdrawn: int = 0  # cancelled by the client on request
+    cut_off: int = 0  # still in flight at the end, and cancelled
+    unsent: int = 0  # of all failed or dropped: nothing was sent, because no connection was made
+    resent: int = 0  # repeated sends because the server had closed the connection or refused the request
     steps: Column = field(
         default_factory=NO_TIMES.copy, compare=False, repr=False
-    )  # how often each request of the dataset ended
+    )  # number of ended requests by dataset step
 
     def __add__(self, other: "Totals") -> "Totals":
         counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
@@ -217,7 +215,7 @@ _COUNTS = tuple(each.name for each in fields(Totals) if each.name != "steps")
 
 
 def _summed(one: Column, other: Column) -> Column:
-    """Counts by number; the shorter one has none of the rest."""
+    """Add counts by index, extending the shorter array."""
     found = np.zeros(max(len(one), len(other)), dtype=np.int64)
     found[: len(one)] += one
     found[: len(other)] += other

@@ -1,9 +1,8 @@
-"""Requests kept whole, for the export: each worker appends what has ended to a file of its own.
+"""Complete requests for the export: each worker appends finished requests to its own file.
 
-An entry is a head of eight 64-bit integers (`SpoolHead`), then three for each response (when it came, the length of its
-JSON part or -1, its size), then the responses' bytes. The file has no name, so nothing is left of it whatever happens;
-what is in it survives the death of the worker. An entry that was cut off by such a death is the last one, and is not
-read.
+An entry is a head of eight 64-bit integers (`SpoolHead`), then three for each response (arrival time, length of its
+JSON part or -1, size), then the bytes of the responses. The file has no name, so it disappears in any case; its content
+survives the death of the worker. An entry truncated by such a death is the last one, and is not read.
 """
 
 import os
@@ -14,13 +13,13 @@ from typing import BinaryIO, NamedTuple
 _HEAD = Struct("<8q")
 _RESPONSE = Struct("<3q")
 _TIME = Struct("<q")
-_FULL = 1 << 20  # bytes that are written together
+_FULL = 1 << 20  # bytes written at a time
 
 Buffer = bytes | bytearray | memoryview
 
 
 class SpoolHead(NamedTuple):
-    """What happened to the request; times are `time.monotonic_ns`."""
+    """Outcome of the request; times are `time.monotonic_ns`."""
 
     due_ns: int
     sent_ns: int
@@ -29,11 +28,11 @@ class SpoolHead(NamedTuple):
     step: int
     sequence: int
     received: int
-    responses: int  # that follow
+    responses: int  # number that follow
 
 
 class Response(NamedTuple):
-    """One answer as it came; `header_length` is that of an HTTP reply's JSON part, -1 when it was not said."""
+    """One response as received; `header_length` is that of an HTTP reply's JSON part, -1 if not given."""
 
     time_ns: int
     header_length: int
@@ -41,7 +40,7 @@ class Response(NamedTuple):
 
 
 class SpoolEntry(NamedTuple):
-    """One request and its responses, and where it lies in the file."""
+    """One request and its responses, with its position in the file."""
 
     offset: int
     head: SpoolHead
@@ -49,10 +48,10 @@ class SpoolEntry(NamedTuple):
 
 
 class Spool:
-    """The worker's side: collects the responses of each slot's request, and writes them when it has ended."""
+    """Worker side: collects the responses of each slot's request, and writes them when it ends."""
 
     def __init__(self, fd: int) -> None:
-        self.problem = ""  # why nothing more is kept; the load goes on without it
+        self.problem = ""  # why recording stopped; the load continues
         self._fd = fd
         self._live: dict[int, list[Response]] = {}
         self._buffer = bytearray()
@@ -61,10 +60,11 @@ class Spool:
         self._live[slot] = []
 
     def respond(self, slot: int, time_ns: int, body: Buffer, header_length: int = -1) -> None:
-        """Keep a response and when it came out of the socket.
+        """Store a response with the time it was read from the socket.
 
-        Responses that came in one read share its time; the later ones get a nanosecond more each, since readers of the
-        export divide by the time between two of them."""
+        Responses from one read share its time; later ones get an additional nanosecond each, because readers of the
+        export divide by the time between two responses.
+        """
         if self.problem:
             return
         responses = self._live[slot]
@@ -73,7 +73,7 @@ class Spool:
         responses.append(Response(time_ns, header_length, bytes(body)))
 
     def end(self, slot: int, head: SpoolHead) -> None:
-        """`head` counts no responses yet."""
+        """Write the request of a slot; `head` does not count the responses yet."""
         if self.problem:
             return
         responses = self._live.pop(slot, [])
@@ -98,12 +98,13 @@ class Spool:
 
 
 def retimed(data: bytes, until_ns: int, change: Callable[[list[int]], list[int]]) -> tuple[bytes, bytes]:
-    """The entries in these bytes that ended until then, with other times; and what is left of the bytes.
+    """Return the entries that ended by then with adjusted times, and the remaining bytes.
 
-    That are later entries and the beginning of one whose end is not there yet. `change` gets all times at once."""
+    The remainder has later entries and a possibly incomplete one. `change` receives all times at once.
+    """
     taken, later = bytearray(), bytearray()
     times: list[int] = []
-    places: list[int] = []  # of each of the times
+    places: list[int] = []  # of each time
     at = 0
     while (size := _entry_size(data, at)) is not None:
         head = SpoolHead(*_HEAD.unpack_from(data, at))
@@ -123,7 +124,7 @@ def retimed(data: bytes, until_ns: int, change: Callable[[list[int]], list[int]]
 
 
 def _entry_size(data: bytes, at: int) -> int | None:
-    """None where the entry is not whole."""
+    """Return the size of an entry; None if it is incomplete."""
     table = at + _HEAD.size
     if table > len(data):
         return None
@@ -136,7 +137,7 @@ def _entry_size(data: bytes, at: int) -> int | None:
 
 
 def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[SpoolEntry]:
-    """The entries from `offset` on, in the order in which the requests ended."""
+    """Yield the entries from `offset` on, in the order in which the requests ended."""
     file.seek(offset)
     while len(raw := file.read(_HEAD.size)) == _HEAD.size:
         head = SpoolHead(*_HEAD.unpack(raw))

@@ -1,8 +1,7 @@
-"""Visits in the rows of their requests: the row of the request that ended a visit also tells of the visit.
+"""Visits encoded in the rows of their requests: the row of a visit's last request also describes the visit.
 
-Its sequence is the visit, `sequence_started_ns` when that was due, `tokens` how long the user thought and
-`prompt_tokens` how long after it was due the first request was sent (both in microseconds), `reasoning_tokens` how the
-visit ended, as a status.
+Its sequence is the visit, `sequence_started_ns` its due time, `tokens` the user's think time and `prompt_tokens` the
+delay of the first request after the due time (both in microseconds), and `reasoning_tokens` the status of the visit.
 """
 
 from dataclasses import replace
@@ -18,7 +17,7 @@ MOST_US = (1 << PART) - 1
 
 
 class VisitCells(NamedTuple):
-    """What the last row of a visit holds beside its own: sequence, when it started, tokens, prompt tokens."""
+    """Cells of a visit's last row that describe the visit: sequence, start, tokens, prompt tokens."""
 
     sequence: int = 0
     started_ns: int = 0
@@ -30,7 +29,7 @@ NO_VISIT = VisitCells()
 
 
 def visit_cells(number: int, due_ns: int, thought_ns: int, late_ns: int, status: int) -> VisitCells:
-    """Of the row that ends the visit."""
+    """Return the cells for the row that ends the visit."""
     return VisitCells(
         number + 1,
         due_ns,
@@ -40,8 +39,8 @@ def visit_cells(number: int, due_ns: int, thought_ns: int, late_ns: int, status:
 
 
 def visits_in(records: Records) -> tuple[Records, int]:
-    """The visits that ended, as if each were one request without the time that its user thought; how long those that
-    ended well thought together."""
+    """Return the finished visits as if each were one request without think time, and the total think time of the
+    successful ones."""
     last = records.where(records.sequence_started_ns > 0)
     thought = last.tokens * NS_PER_US
     due = last.sequence_started_ns + thought
@@ -64,7 +63,7 @@ def visits_in(records: Records) -> tuple[Records, int]:
 
 
 def requests_in(records: Records) -> Records:
-    """The requests alone, without what their rows tell of visits."""
+    """Return the requests alone, without the description of visits in their rows."""
     nothing = np.zeros_like(records.end_ns)
     return replace(
         records,

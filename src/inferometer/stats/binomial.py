@@ -1,4 +1,4 @@
-"""The binomial distribution: how likely so many of so many are, and the interval of a share."""
+"""Binomial distribution: tail probabilities, and the interval of a share."""
 
 import math
 from collections.abc import Callable
@@ -11,8 +11,8 @@ SIDE = 0.025  # probability of a true share beyond either end of an interval
 
 
 def share_estimate(count: int, total: int) -> Estimate:
-    """The share of so many, of at least one, with its exact interval (Clopper and Pearson 1934)."""
-    if 2 * count > total:  # the rarer of both is the cheaper one to add up
+    """Return a share with its exact interval (Clopper and Pearson 1934)."""
+    if 2 * count > total:  # the rarer outcome is cheaper to sum
         rest = share_estimate(total - count, total)
         assert rest.limits is not None
         return Estimate(count / total, 1 - rest.limits[1], 1 - rest.limits[0])
@@ -23,7 +23,7 @@ def share_estimate(count: int, total: int) -> Estimate:
 
 
 def _where(is_before: Callable[[float], bool], low: float, high: float) -> float:
-    """The share between the two up to which it is true."""
+    """Find the share between both up to which the condition holds."""
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if is_before(middle) else (low, middle)
@@ -31,7 +31,7 @@ def _where(is_before: Callable[[float], bool], low: float, high: float) -> float
 
 
 def at_most(successes: float, trials: float, share: float) -> float:
-    """Probability of so few of so many, each with this share; between whole numbers it is interpolated."""
+    """Return the probability of at most this many successes; fractional numbers are interpolated."""
     if successes >= trials:
         return 1.0
     count, total = math.floor(successes), math.floor(trials)
@@ -48,7 +48,7 @@ def at_least(successes: float, trials: float, share: float) -> float:
     return float(fewer ** (1 - fraction) * more**fraction)
 
 
-_EXACT = 20_000  # terms of the sum; beyond, the normal distribution is as good
+_EXACT = 20_000  # terms of the sum; beyond, the normal approximation is as good
 
 
 def _below(count: int, total: int, share: float) -> float:

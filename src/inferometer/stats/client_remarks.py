@@ -1,4 +1,4 @@
-"""Which clients of a level stand out, and what is to be said of them."""
+"""Clients of a level that stand out, and the remarks on them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,19 +7,20 @@ from inferometer.base.units import NS_PER_MS, duration, share
 from inferometer.stats.clients import ClientFigures, LostClient
 from inferometer.stats.doubts import BUSY, LATE_SHARE
 
-FEWEST = 50  # requests of a client whose floor says something
-FAR = 1.5  # times the floor of the others,
-FAR_NS = NS_PER_MS // 5  # and at least so much above it
-UNSURE = 0.1  # of the median latency: a clock that may be off by more
+FEWEST = 50  # requests of a client whose minimum latency is meaningful
+FAR = 1.5  # multiple of the other clients' minimum,
+FAR_NS = NS_PER_MS // 5  # and at least this far above it
+UNSURE = 0.1  # share of the median latency: a clock that may be off by more
 
 
 def client_remarks_by_name(
     clients: Sequence[ClientFigures], *, is_open: bool, is_capped: bool = False, asked: int | None = None
 ) -> Iterator[Remark]:
-    """Those that were lost, that are the limit, that are far away, and whose clocks are not known well enough.
+    """Yield remarks on clients that were lost, are the limit, are far away, or have an imprecise clock.
 
-    `is_capped`: it was the user's choice that requests wait before they are sent. `asked`: how many requests the level
-    was to have, where that was given."""
+    `is_capped`: the user's options make requests wait before they are sent. `asked`: the requested number of requests,
+    if any.
+    """
     for client in clients:
         if client.lost is not None:
             yield _lost_remark(client, client.lost)
@@ -39,22 +40,26 @@ def client_remarks_by_name(
 def _lost_remark(client: ClientFigures, lost: LostClient) -> Remark:
     if lost.after_s < 0:
         words = "was lost before this level was measured"
-        return Remark(Note.FEWER_CLIENTS, f"{client.title} {words}: {lost.why}; the others sent its share")
-    effect = "the others sent its share from then on" if lost.is_taken_over else "its share is missing"
+        return Remark(
+            Note.FEWER_CLIENTS, f"{client.title} {words}: {lost.why}; the other clients sent its share"
+        )
+    effect = (
+        "the other clients have sent its share since then" if lost.is_taken_over else "its share is missing"
+    )
     text = f"{client.title} was lost {lost.after_s:.1f} s into the level: {lost.why}; {effect}"
     if lost.outstanding:
         requests = "request" if lost.outstanding == 1 else "requests"
-        text += f"; of its {lost.outstanding:,} outstanding {requests} nothing is known"
+        text += f"; the outcome of its {lost.outstanding:,} outstanding {requests} is unknown"
     return Remark(Note.CLIENT_LOST, text)
 
 
 def _shortfall(clients: Sequence[ClientFigures], asked: int) -> Iterator[Remark]:
-    """What is missing from the figures of a level that was to have so many requests."""
+    """Remark on requests missing from a level with a fixed count."""
     counted = sum(client.request_count + client.failed_count for client in clients)
     if counted < asked:
         text = (
             f"{counted:,} of {asked:,} requests are in the figures; the other {asked - counted:,} were not sent, "
-            "or a lost client did not report them, though the server may have answered them"
+            "or were lost with a client, although the server may have answered them"
         )
         yield Remark(Note.CLIENT_LOST, text)
 
@@ -63,7 +68,7 @@ def _limit_words(client: ClientFigures, *, is_capped: bool) -> str:
     if client.cpu_share > BUSY:
         return f"its busiest worker used {share(client.cpu_share)} of a core"
     if client.own_cpu_share > BUSY:
-        return f"the process that answers for its workers used {share(client.own_cpu_share)} of a core"
+        return f"the process that coordinates its workers used {share(client.own_cpu_share)} of a core"
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * client.percentile_ns(50)):
         return f"it sent half of its requests more than {duration(client.lag_p50_ns)} late"
     return ""
@@ -79,10 +84,8 @@ def _far_away(clients: Sequence[ClientFigures]) -> Iterator[Remark]:
             return
         usual_ns = median(others)
         if client.floor_ns > FAR * usual_ns and client.floor_ns - usual_ns > FAR_NS:
-            text = (
-                f"{client.title} is far away: none of its answers took less than {duration(client.floor_ns)}"
-            )
-            yield Remark(Note.CLIENT_FAR, f"{text}, those of the others {duration(usual_ns)}")
+            text = f"{client.title} is far away: its fastest answer took {duration(client.floor_ns)}"
+            yield Remark(Note.CLIENT_FAR, f"{text}, that of the others {duration(usual_ns)}")
 
 
 def _clock_words(client: ClientFigures, *, is_open: bool) -> str:
@@ -92,7 +95,7 @@ def _clock_words(client: ClientFigures, *, is_open: bool) -> str:
         return f"the clock of {client.title} jumped {times}"
     if is_open and latency_ns and clock.uncertainty_ns > UNSURE * latency_ns:
         return (
-            f"the clock of {client.title} is known to {duration(clock.uncertainty_ns)}, "
-            f"and its latency is {duration(latency_ns)}"
+            f"the clock of {client.title} is known only to within {duration(clock.uncertainty_ns)}, "
+            f"while its latency is {duration(latency_ns)}"
         )
     return ""

@@ -1,6 +1,7 @@
-"""Why figures are not as sure as asked: each a pure look at windows or latencies, tried in this order.
+"""Reasons for imprecise figures, each a pure check of windows or latencies, tried in order.
 
-client-limited, too few samples for this percentile, periodic stalls, drift, bimodal, and else simply too few samples.
+The order is client-limited, too few samples for this percentile, periodic stalls, drift, bimodal, and otherwise too few
+samples.
 """
 
 import math
@@ -26,45 +27,45 @@ from inferometer.stats.series import BINS_PER_OCTAVE
 
 MEAN = "mean latency"
 TOKENS = "tokens/s"
-BUSY = 0.9  # share of a core above which a worker is taken for the limit
-RUN_QUEUE_SHARE = 0.3  # of the time in which this tool was ready to run, that it waited for a core
-RUN_QUEUE_FELT = 0.1  # of the median latency that may be such a wait
-RUN_QUEUE_NS = NS_PER_MS // 10  # the longest such wait that is never called a limit
+BUSY = 0.9  # share of a core above which a worker counts as the limit
+RUN_QUEUE_SHARE = 0.3  # share of its runnable time that this tool waited for a core
+RUN_QUEUE_FELT = 0.1  # share of the median latency that such a wait may be
+RUN_QUEUE_NS = NS_PER_MS // 10  # waits up to this length never count as a limit
 STARVED = 0.3  # cores that streams needed and did not get
-LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
-SLOW = 5  # times the median: a request that met a stall
-MOST_SLOW = 0.1  # share of groups of requests that met a stall
+LATE_SHARE = 0.1  # share of the median latency, or time to first response, that may be our own lateness
+SLOW = 5  # times the median: a request that hit a stall
+MOST_SLOW = 0.1  # share of request groups that hit a stall
 FEWEST_STALLS = 4
-REGULAR = {3: 0.05, 4: 0.12, 5: 0.18}  # by the number of periods, their spread as a share of their mean,
-REGULAR_ENOUGH = 0.2  # and where there are more of them: 0.9 % of samples with stalls at random times pass
-SHORT_STALL = 0.25  # of the period: the longest bunch of slow requests
+REGULAR = {3: 0.05, 4: 0.12, 5: 0.18}  # largest relative spread of periods, by their number,
+REGULAR_ENOUGH = 0.2  # and for more of them: 0.9 % of samples with stalls at random times pass
+SHORT_STALL = 0.25  # of the period: the longest burst of slow requests
 FEWEST_WINDOWS = 6
-TREND = 0.5  # of the variance that a straight line explains
+TREND = 0.5  # share of the variance that a straight line explains
 LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
-CLEAR = 4.0  # standard deviations between the counts of a hill and of a valley
-# Times as long as was measured: beyond, one event decides the width and its root says nothing.
+CLEAR = 4.0  # standard deviations between the counts of a peak and a valley
+# Multiple of the measured time: beyond it, single events determine the width, and the square-root law fails.
 MOST_LONGER = 60
 
 
 @frozen
 class DoubtEvidence:
-    """What is known of a level whose figures are not sure."""
+    """Data about a level whose figures are imprecise."""
 
     windows: Sequence[WindowFigures]
     found: Measurement
-    name: str  # of the latency that counts, such as "p99 latency"
+    name: str  # of the judged latency, such as "p99 latency"
     latency: Estimate
-    slow_ends_us: NDArray[np.int64]  # of requests that took long, see `slow_ends`
-    precision: float | None  # asked for; None with the classic rule
-    is_capped: bool  # by rate, with a limit of outstanding requests
-    host: HostUse | None = None  # who had this machine's cores
+    slow_ends_us: NDArray[np.int64]  # ends of slow requests, see `slow_ends`
+    precision: float | None  # as requested; None with the classic rule
+    is_capped: bool  # by rate, with a limit on outstanding requests
+    host: HostUse | None = None  # use of this machine's cores
 
 
 def explain(evidence: DoubtEvidence) -> Doubt:
-    """The most likely reason, in words, with the course of the figure that is least sure."""
+    """Return the most likely reason, with the course of the least precise figure."""
     kind, text = _reason(evidence)
     name, values = courses(evidence.windows)[0]
     rate, latency = _rate(evidence).relative_half_width, evidence.latency.relative_half_width
@@ -74,7 +75,7 @@ def explain(evidence: DoubtEvidence) -> Doubt:
 
 
 def _is_by_tokens(evidence: DoubtEvidence) -> bool:
-    """Whether tokens/s decide how precise the level is."""
+    """Return whether tokens/s decide the precision of the level."""
     return evidence.name == MEAN and courses(evidence.windows)[0][0] == TOKENS
 
 
@@ -93,7 +94,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     moving = moving_figure(evidence.windows)
     if _is_by_tokens(evidence):
         return ("varies", _longer(evidence)) if moving is None else (moving.kind, moving.text)
-    if evidence.latency.low is None and moving is not None:  # which is why there is no interval
+    if evidence.latency.low is None and moving is not None:  # the reason why there is no interval
         return moving.kind, moving.text
     if evidence.latency.low is None:
         return "too few samples", f"{found.request_count:,} requests are too few for the {evidence.name}"
@@ -112,7 +113,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
 
 
 def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
-    """Whether throughput or latency goes up or down over the level; its mean may be sure all the same."""
+    """Return a doubt if throughput or latency drifts over the level, even if its mean is precise."""
     for name, values in courses(windows):
         change = drift(values)
         if change is not None:
@@ -125,9 +126,10 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
 
 
 def courses(windows: Sequence[WindowFigures]) -> tuple[tuple[str, list[float]], ...]:
-    """The figures of windows that show whether a level is steady.
+    """Return the figures by window that show whether a level is steady.
 
-    A closed load on a server that makes text has few ends in a window, and tokens in all of them."""
+    A closed load on a text server has few ends per window, but tokens in all of them.
+    """
     rates = ("throughput", [row.infer_per_s for row in windows])
     if windows and all(row.due_count is None and row.output_tokens for row in windows):
         return ((TOKENS, [row.output_tokens * NS_PER_S / row.duration_ns for row in windows]),)
@@ -135,7 +137,7 @@ def courses(windows: Sequence[WindowFigures]) -> tuple[tuple[str, list[float]], 
 
 
 def _longer(evidence: DoubtEvidence) -> str:
-    """The width of an interval falls with the root of the time."""
+    """Estimate how much longer to measure: the width of an interval shrinks with the square root of the time."""
     latency = None if _is_by_tokens(evidence) else evidence.latency.relative_half_width
     widths = (_rate(evidence).relative_half_width, latency)
     width = max((each for each in widths if each is not None), default=None)
@@ -143,22 +145,22 @@ def _longer(evidence: DoubtEvidence) -> str:
         return "the figures vary from window to window"
     times = (width / evidence.precision) ** 2
     if times > MOST_LONGER:
-        return "the figures vary so much from window to window that measuring longer would hardly settle them"
+        return "the figures vary too much from window to window for a longer measurement to help"
     needed_s = evidence.found.duration_ns / NS_PER_S * times
-    return f"about {float(f'{needed_s:.2g}'):,.0f} s of measuring would do"
+    return f"about {float(f'{needed_s:.2g}'):,.0f} s of measurement would be enough"
 
 
 class ClientLimit(NamedTuple):
-    """In what way this tool, not the server, holds the figures back."""
+    """How this tool, rather than the server, limits the figures."""
 
     text: str
-    is_starved: bool = False  # other processes had the cores that it needed, so that more workers do not help
+    is_starved: bool = False  # other processes used the cores it needed, so more workers do not help
 
 
 def client_limit(
     found: Measurement, *, is_capped: bool = False, host: HostUse | None = None
 ) -> ClientLimit | None:
-    """None where this tool kept up; `host` says who had the cores of its machine."""
+    """Return the client's limit; None if it kept up. `host` describes the use of its cores."""
     client, ours = found.client, None if host is None else host.ours
     if client.cpu_share > BUSY:
         return ClientLimit(f"client-limited: the busiest worker used {share(client.cpu_share)} of a core")
@@ -172,29 +174,27 @@ def client_limit(
     if waited is not None:
         text = f"client-limited: this tool waited in the run queue for a core {waited}"
         return ClientLimit(f"{text}{holder}", is_starved=True)
-    # A stream goes on by itself: what is not read in time seems to come late, and the next request is sent late. Where
-    # each request waits for a reply, the server would wait for us.
+    # A stream continues by itself: data read late seems to arrive late, and the next request is sent late. If each
+    # request waits for a reply instead, the server waits for us.
     if found.streaming is not None and found.streaming.gaps.count:
         first_ns = found.streaming.first.percentile_ns(50)
         if client.loop_lag_p50_ns > max(NS_PER_MS, LATE_SHARE * first_ns):
-            late = (
-                f"{duration(client.loop_lag_p50_ns)} behind with what a server sent, half of the time or more"
-            )
+            late = f"{duration(client.loop_lag_p50_ns)} behind in reading responses at least half of the time"
             return ClientLimit(f"client-limited: this tool was {late}{holder}", is_short)
         if ours is not None and ours.waiting > STARVED and ours.cores + ours.waiting > BUSY * client.workers:
-            waited = f"{share(_waiting_part(ours))} of the time that streams needed this tool, it waited for a core"
+            waited = f"this tool waited for a core {share(_waiting_part(ours))} of the time it needed one"
             return ClientLimit(f"client-limited: {waited}{holder}", is_starved=True)
     return None
 
 
 def _waiting_part(ours: CoreUse) -> float:
-    """The share of the time this tool was ready to run that it spent waiting for a core."""
+    """Return the share of its runnable time that this tool spent waiting for a core."""
     needed = ours.cores + ours.waiting
     return ours.waiting / needed if needed > 0 else 0.0
 
 
 def _holder(host: HostUse | None) -> str:
-    """Who had most of the cores that this tool waited for, as the end of a sentence; empty where that is unknown."""
+    """Return a clause about who used most of the cores that this tool waited for; empty if unknown."""
     if host is None or host.others is None:
         return ""
     users = (
@@ -207,17 +207,17 @@ def _holder(host: HostUse | None) -> str:
 
 
 def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
-    """How long this tool was ready to run and had no core, where that is a part of the latencies; None where it is not.
+    """Describe how long this tool waited for a core, if latencies contain these waits; None otherwise.
 
-    A reply lies in the socket until its reader has a core, and that counts as latency. One wait delays every reply
-    that comes in meanwhile, so it is the mean wait, not the waits per request, that latencies contain.
+    A reply stays in the socket until its reader has a core, which counts as latency. One wait delays every reply that
+    arrives meanwhile, so latencies contain the mean wait, not the waits per request.
     """
     if ours is None or ours.waiting <= 0 or ours.runs <= 0 or not found.request_count:
         return None
     each_ns = ours.waiting / ours.runs * NS_PER_S
     part = _waiting_part(ours)
     is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * found.latency.percentile_ns(50))
-    # By rate a backlog makes latencies long, so that waits seem short beside them.
+    # By rate, a backlog makes latencies long, so that waits seem short beside them.
     is_behind = found.client.lag_p99_ns > 0 and ours.cores + ours.waiting > BUSY * found.client.workers
     if part < RUN_QUEUE_SHARE or not (is_felt or is_behind):
         return None
@@ -225,7 +225,7 @@ def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
 
 
 def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
-    """When requests ended that took far longer than the median, in order; none where most groups have some."""
+    """Return the ends of requests that took far longer than the median, in order; empty if most groups contain some."""
     slow = ends.slowest_ns > SLOW * median_ns
     if not ends.is_exact and float(slow.mean()) > MOST_SLOW:
         slow[:] = False
@@ -233,15 +233,15 @@ def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
 
 
 def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
-    """The time between stalls, if slow requests come in short bunches at regular times.
+    """Return the time between stalls, if slow requests come in short bursts at regular times.
 
-    Cutting at long gaps makes any sample look regular, and few gaps are alike by chance. The limits are calibrated on
-    independent slow requests: for 4 to 400 of them at most 1 % of the samples pass (`make trust` has the rates).
+    Splitting at long gaps makes any sample look regular, and few gaps are similar by chance. The limits are calibrated
+    on independent slow requests: for 4 to 400 of them at most 1 % of the samples pass (`make trust` reports the rates).
     """
     if len(slow_ends_us) < FEWEST_STALLS:
         return None
     gaps = np.diff(slow_ends_us)
-    # Within a bunch gaps are far shorter than between bunches: cut at half the longest.
+    # Gaps within a burst are far shorter than between bursts: split at half the longest.
     places = np.flatnonzero(np.concatenate(([True], gaps > gaps.max() / 2)))
     starts = slow_ends_us[places]
     if len(starts) < FEWEST_STALLS:
@@ -257,8 +257,8 @@ def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
 
 
 def drift(values: Sequence[float]) -> float | None:
-    """By which share a series goes up or down from its first to its last quarter, if a straight line tells most of
-    its course. Down it is at most all of it."""
+    """Return the relative change of a series from its first to its last quarter, if a straight line explains most of
+    its course; at least -1."""
     series = np.asarray(values, dtype=np.float64)
     count, centre = len(series), float(series.mean()) if len(series) else 0.0
     if count < FEWEST_WINDOWS or centre <= 0:
@@ -277,7 +277,7 @@ def drift(values: Sequence[float]) -> float | None:
 
 
 class Modes(NamedTuple):
-    """Two kinds of requests: how long each takes, and the share of the slow kind."""
+    """Two kinds of requests: the latency of each, and the share of the slow kind."""
 
     low_ns: float
     high_ns: float
@@ -285,13 +285,14 @@ class Modes(NamedTuple):
 
 
 def two_modes(latency: Distribution) -> Modes | None:
-    """Whether the histogram has two hills with a valley between them, each with a fair share of the requests."""
+    """Return two modes if the histogram has two peaks with a valley between them, each with a fair share of the
+    requests."""
     if len(latency.histogram) < 2:
         return None
     bins = np.array([round(math.log2(bound) * BINS_PER_OCTAVE) for bound, _ in latency.histogram])
     counts = np.zeros(bins[-1] - bins[0] + 1)
     np.add.at(counts, bins - bins[0], [count for _, count in latency.histogram])
-    if len(counts) < 3:  # no room for a valley between two hills
+    if len(counts) < 3:  # no room for a valley between two peaks
         return None
     split = _valley(np.convolve(counts, np.ones(3), mode="same"), counts)
     if split is None:
@@ -306,9 +307,10 @@ def two_modes(latency: Distribution) -> Modes | None:
 
 
 def _valley(near: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:
-    """Where the lowest place between two hills is, relative to the lower of them; `near` counts neighbours as well.
+    """Return the deepest place between two peaks, relative to the lower one; `near` also counts neighbouring bins.
 
-    Of few requests in a bin, some bins have hardly any by chance: that is no valley."""
+    With few requests per bin, some bins are nearly empty by chance: those are not valleys.
+    """
     left, right = np.maximum.accumulate(near), np.maximum.accumulate(near[::-1])[::-1]
     hill = np.minimum(left, right)
     depth = near / np.maximum(hill, 1e-9)
@@ -321,14 +323,14 @@ def _valley(near: NDArray[np.float64], counts: NDArray[np.float64]) -> int | Non
     return place + 1 if depth[place] <= VALLEY else None
 
 
-# --- a series of figures as a line of small bars
+# --- sparklines
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 40
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """From the lowest to the highest; long series are averaged down to what fits."""
+    """Draw values from lowest to highest as bars; long series are averaged to fit."""
     if not len(values):
         return ""
     parts = np.array_split(np.asarray(values, dtype=np.float64), min(len(values), MOST_BARS))

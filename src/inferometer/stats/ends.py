@@ -1,8 +1,8 @@
-"""When requests ended, and how long the slowest of them took: each of them while they are few, then of groups.
+"""End times of requests and their slowest latencies: per request while they are few, then per group.
 
-A group is a number of requests that ended one after the other; it is known when its last one ended. With tens of
-thousands of groups a run of any length takes little memory, and the count of ends is still known at any time to within
-a tiny part of a section (`stats.intervals`).
+A group is a number of consecutive requests; the end of its last one is stored. With tens of thousands of groups, a run
+of any length takes little memory, and the count of ends at any time is still known to a tiny part of a section
+(`stats.intervals`).
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from inferometer.base.frozen import frozen
 from inferometer.stats.series import EXACT, PIECES, Durations
 
 _GROUPS = 1 << 16
-_MANY = 256  # arrays that wait to be put together
+_MANY = 256  # arrays waiting to be concatenated
 
 
 @frozen
 class Groups:
-    """Requests in the order of their ends; one each, or more."""
+    """Groups of one or more requests, ordered by end."""
 
-    last_us: NDArray[np.int64]  # when the last of the group ended
+    last_us: NDArray[np.int64]  # end of the last request of each group
     counts: NDArray[np.int64]
     slowest_ns: Durations
 
@@ -30,11 +30,11 @@ class Groups:
 
     @property
     def is_exact(self) -> bool:
-        """Every request is a group."""
+        """Whether every request is a group."""
         return bool((self.counts == 1).all())
 
     def thinned(self, size: int) -> "Groups":
-        """So many groups made one, from the first on; what is left at the end is the last one."""
+        """Merge every `size` groups from the start; the last group takes the rest."""
         if size == 1 or not len(self):
             return self
         starts = np.arange(0, len(self), size)
@@ -55,15 +55,15 @@ NONE = Groups(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 
 
 class Ends:
-    """Of a window that fills, and then of the window."""
+    """End times of a window, collected while it fills."""
 
     __slots__ = ("_done", "_size", "_waiting", "held")
 
     def __init__(self) -> None:
-        self._done = NONE  # of `_size` requests each
+        self._done = NONE  # groups of `_size` requests each
         self._size = 1
-        self._waiting: list[Groups] = []  # of one request each
-        self.held = 0  # requests whose own ends are kept
+        self._waiting: list[Groups] = []  # single requests
+        self.held = 0  # requests stored individually
 
     @property
     def is_exact(self) -> bool:
@@ -71,7 +71,7 @@ class Ends:
 
     @property
     def count(self) -> int:
-        """Of all that were appended, as far as single ones or groups are kept."""
+        """Number of appended requests."""
         return int(self._done.counts.sum()) + sum(int(part.counts.sum()) for part in self._waiting)
 
     def append(self, ended_us: NDArray[np.int64], latency_ns: Durations) -> None:
@@ -85,7 +85,7 @@ class Ends:
             self._waiting = [join_groups(self._waiting)]
 
     def condense(self, pieces: int) -> None:
-        """Keep groups only, fewer of them the fewer `pieces` a series may have."""
+        """Keep only groups, fewer of them for fewer `pieces` of a series."""
         most = max(_GROUPS // PIECES * pieces, 1)
         if self.held > self._size or len(self._done) > most:
             self._fold(most)
@@ -100,7 +100,7 @@ class Ends:
         self.held = len(fresh) - whole
 
     def begin_later(self, shift_us: int) -> None:
-        """Count the times from so much later on."""
+        """Shift the origin of all times forward."""
         self._done = self._done.later(-shift_us)
         self._waiting = [part.later(-shift_us) for part in self._waiting]
 
@@ -109,7 +109,7 @@ class Ends:
 
 
 def join_groups(parts: Sequence[Groups]) -> Groups:
-    """One after the other."""
+    """Concatenate groups."""
     if not parts:
         return NONE
     return Groups(
@@ -120,7 +120,7 @@ def join_groups(parts: Sequence[Groups]) -> Groups:
 
 
 def join_ends(parts: Sequence[tuple[Ends, int]]) -> Ends:
-    """One after the other, each with the microseconds by which its times are later."""
+    """Concatenate end times, shifting each part by its microseconds."""
     whole = Ends()
     whole._size = max(ends._size for ends, _ in parts)
     found = join_groups([ends.groups().later(shift_us) for ends, shift_us in parts])

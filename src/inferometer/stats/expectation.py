@@ -1,14 +1,15 @@
-"""What the next run should show if nothing has changed, by the last good ones.
+"""Expected result of the next run if nothing has changed, based on the last good runs.
 
-The limits are those of one new run: the spread of the history and its own, by Student's t on logarithms, divided among
-all figures that are judged together (Bonferroni).
+The limits apply to one new run: the spread of the history plus its own, by Student's t on logarithms, divided among all
+figures that are judged together (Bonferroni).
 
-* Beyond `unusual` a run is suspicious. Of normal noise one judgement in a hundred is, of noise with heavy tails more.
-* Beyond `decisive` it changed, even if the noise has heavy tails: few degrees of freedom stand for them. They are
-  such that noise like Student's t with 3 degrees, which is heavier than that of most machines, keeps the rate.
+* Beyond `unusual` a run is suspicious. With normal noise this happens in one of a hundred judgements, with heavy-tailed
+  noise more often.
+* Beyond `decisive` it changed, even if the noise has heavy tails, modelled by few degrees of freedom. They are chosen
+  such that noise like Student's t with 3 degrees, heavier than that of most machines, keeps the rate.
 
-So a single run fails beyond `decisive`, and several in a row when each of them is beyond `unusual`: for chance to
-do that twice is rare with any noise. Rates as measured are in docs/gate.md, by benchmarks/trend.py.
+So a single run fails beyond `decisive`, and several in a row if each is beyond `unusual`, which rarely happens twice by
+chance with any noise. Measured rates are in docs/gate.md, from benchmarks/trend.py.
 """
 
 import math
@@ -22,9 +23,9 @@ from inferometer.stats.intervals import student_t
 from inferometer.stats.trend import LEAST, Logs, TrendPoint, changes, pulled_in, spread
 
 FALSE_FAILURES = 0.01  # share of judgements that fail although nothing changed
-FEWEST_GOOD = 8  # runs without which nothing is expected
-FAR = 5.0  # as in stats/trend.py; further, since a history of good runs has no steps in it
-_SAME = 2.0  # standard errors up to which two parts are the same
+FEWEST_GOOD = 8  # runs required for an expectation
+FAR = 5.0  # as in stats/trend.py; larger, since a history of good runs has no steps
+_SAME = 2.0  # standard errors within which two parts are equal
 _MANY = 20
 _HEAVY, _HEAVY_OF_MANY = 3, 4  # degrees of freedom
 
@@ -33,21 +34,21 @@ Parts = tuple[tuple[TrendPoint, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """On the scale of logarithms."""
+    """Expected value and limits on a logarithmic scale."""
 
     middle: float
     unusual: float  # distances from the middle
     decisive: float
-    share: float  # of the squared error of a new run, which is the error of the middle
+    share: float  # of the squared error of a new run that is due to the error of the middle
 
     def margin(self, runs: int) -> float:
-        """Half of the interval of the change that so many new runs show together."""
+        """Return half the interval of the change shown by this many new runs together."""
         return self.unusual * math.sqrt((1 - self.share) / runs + self.share)
 
 
 def good_parts(points: Sequence[TrendPoint], *, is_higher_better: bool, accepted: int = 0) -> Parts:
-    """A history in parts between changes; the last one is the normal. Parts that are worse than a good one before are
-    left out, unless they were accepted: that is the first run of a new normal, whatever was before."""
+    """Split a history into parts between changes; the last one is the current normal. Parts worse than an earlier
+    good one are dropped unless accepted: `accepted` is the first run of a new normal, whatever came before."""
     return (
         *_good(points[:accepted], is_higher_better),
         *_good(points[accepted:], is_higher_better),
@@ -70,7 +71,8 @@ def _good(points: Sequence[TrendPoint], is_higher_better: bool) -> Iterator[tupl
 
 
 def expectation(parts: Parts, *, looks: int) -> Expectation | None:
-    """By the parts of a good history; None where they have too few runs. `looks` is how many figures are judged."""
+    """Compute the expectation from a good history; None if it has too few runs. `looks` is the number of judged
+    figures."""
     runs = sum(map(len, parts))
     if runs < FEWEST_GOOD:
         return None

@@ -1,4 +1,4 @@
-"""What the per-request export holds, level after level; nothing of it is ever whole in memory."""
+"""Contents of the per-request export, level by level; never entirely in memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Value(NamedTuple):
-    """One tensor of a request or response, raw; None when it is not known, as with what lies in shared memory."""
+    """One raw tensor of a request or response; None if its data is unknown, as in shared memory."""
 
     name: str
     datatype: str
@@ -15,7 +15,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExportedResponse:
-    """One response of a request; its time is nanoseconds since the epoch."""
+    """One response of a request; its time is in nanoseconds since the epoch."""
 
     time_ns: int
     outputs: tuple[Value, ...]
@@ -23,15 +23,15 @@ class ExportedResponse:
 
 @dataclass(frozen=True, slots=True)
 class ExportedRequest:
-    """One request; all times are nanoseconds since the epoch."""
+    """One request; all times are in nanoseconds since the epoch."""
 
     due_ns: int
-    sent_ns: int  # 0 when it never left
+    sent_ns: int  # 0 if it was never sent
     end_ns: int
     status: str  # ok, or the kind of failure
-    step: int  # which request of the dataset
+    step: int  # number of the request in the dataset
     worker: int
-    sequence_id: int  # 0 without
+    sequence_id: int  # 0 if none
     received: int  # bytes
     inputs: tuple[Value, ...]
     responses: tuple[ExportedResponse, ...]
@@ -43,7 +43,7 @@ class ExportedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExportedLevel:
-    """A level and the requests that ended in its windows; they can be gone through once."""
+    """A level and an iterator over the requests that ended in its windows."""
 
     mode: str  # concurrency or request_rate
     value: float
@@ -53,9 +53,9 @@ class ExportedLevel:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Every level must be gone through before the next is asked for."""
+    """Export of a run. Read each level completely before the next."""
 
     service_kind: str
     endpoint: str
     levels: Iterator[ExportedLevel]
-    problem: str = ""  # why later requests are missing; empty when none are
+    problem: str = ""  # why later requests are missing; empty if none are

@@ -1,8 +1,8 @@
-"""The figures by which a run is judged, compared, tuned and drawn: one table.
+"""Table of the figures by which a run is judged, compared, tuned and plotted.
 
-A row says what a figure is called, its unit, which way is better, and how to get it. Promises (`p99<50ms`), gates
-(`p99 > +5%`), objectives and constraints of the tuner (`perf_latency_p99`), columns and axes pick rows by name. The tag
-is the name in files and in YAML; `short` is the name in promises, gates and comparisons.
+A row defines the name of a figure, its unit, which direction is better, and how to get it. SLOs (`p99<50ms`), gates
+(`p99 > +5%`), objectives and constraints of the tuner (`perf_latency_p99`), columns and axes select rows by name. The
+tag is the name in files and in YAML; `short` is the name in SLOs, gates and comparisons.
 """
 
 import math
@@ -17,14 +17,14 @@ from inferometer.stats.measurement import Distribution, Estimate, Measurement
 
 MEGA = 1_000_000
 _UNITS = {"ms": NS_PER_MS, "MB": MEGA, "%": 0.01}
-"""What a figure as measured (nanoseconds, bytes, a share) is divided by."""
+"""Divisors of figures as measured (nanoseconds, bytes, a share)."""
 
 
 class Source(Enum):
-    """What a figure is taken from."""
+    """The origin of a figure."""
 
     RUN = "run"  # a Measurement
-    HOST = "host"  # the processes of the server, which a Measurement does not know
+    HOST = "host"  # the server's processes, which a Measurement does not include
     GPU = "gpu"  # GpuFigures
     OUTPUT = "output"  # an OutputSimilarity
 
@@ -36,12 +36,12 @@ class Metric(NamedTuple):
     title: str
     unit: str
     is_higher_better: bool
-    get: Callable[[Any], float | None] | None = None  # as measured; None where the source does not say
+    get: Callable[[Any], float | None] | None = None  # as measured; None if not available
     short: str = ""
     source: Source = Source.RUN
     percentile: float | None = None
-    interval: Callable[[Measurement], Estimate | None] | None = None  # with its error, where that is known
-    is_summed: bool = False  # over several models (or GPUs); of other figures the mean is taken
+    interval: Callable[[Measurement], Estimate | None] | None = None  # with its error, if known
+    is_summed: bool = False  # over several models (or GPUs); other figures are averaged
     may_min: bool = False  # as a constraint
     may_max: bool = False
 
@@ -59,7 +59,7 @@ class Metric(NamedTuple):
 
     @property
     def need(self) -> int:
-        """Requests without which the figure does not exist: a percentile needs one beyond it."""
+        """Requests required for the figure to exist: a percentile needs one beyond it."""
         p = self.percentile
         return 1 if p is None else math.ceil(100 / min(p, 100 - p))
 
@@ -67,7 +67,7 @@ class Metric(NamedTuple):
         return 100 * value if self.is_share else value / _UNITS.get(self.unit, 1)
 
     def estimate(self, source: Any) -> Estimate | None:
-        """In its unit; None where the source does not say."""
+        """Return the estimate in its unit; None if not available."""
         if self.interval is not None:
             found = self.interval(source)
         else:
@@ -83,7 +83,7 @@ class Metric(NamedTuple):
         return total if self.is_summed else total / len(values)
 
 
-# --- durations: a mean, extremes and percentiles of each
+# --- durations: mean, extremes and percentiles of each
 
 
 _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | None]]] = {
@@ -109,11 +109,11 @@ _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | Non
         lambda found: None if found.streaming is None or found.tokens is None else found.streaming.gaps,
     ),
 }
-"""By the word before the statistic in a promise."""
+"""Durations by the word before the statistic in an SLO."""
 
 
 def _duration(word: str, statistic: str) -> Metric:
-    """`statistic` is avg, min, max or a percentile such as p99."""
+    """Build the row of a statistic: avg, min, max or a percentile such as p99."""
     tag, title, of = _DURATIONS[word]
     name = "mean" if statistic == "avg" else statistic
     percentile = float(name[1:]) if name.startswith("p") else None
@@ -147,7 +147,7 @@ def _duration(word: str, statistic: str) -> Metric:
     )
 
 
-# --- the server's time
+# --- server times
 
 
 def _batch(found: Measurement) -> float | None:
@@ -260,7 +260,7 @@ def _rows() -> Iterator[Metric]:
 
 
 def _output(name: str, title: str, unit: str, is_higher_better: bool, same: float | None = None) -> Metric:
-    """`same` is the value where both outputs are the same everywhere, and the figure itself does not exist."""
+    """Build the row of an output figure; `same` replaces a figure that is undefined for identical outputs."""
     field = "snr_db" if name == "snr" else name
 
     def get(output: Any) -> float | None:
@@ -279,7 +279,7 @@ _GOODPUT = Metric(
     lambda found: None if found.goodput is None else found.goodput.share,
     short="goodput",
 )
-"""Only of promises, which say what a good request is."""
+"""Only for SLOs, which define a good request."""
 OUTPUT_METRICS = (
     _output("snr", "signal-to-noise ratio", "dB", True, same=math.inf),
     _output("cosine", "cosine", "", True, same=1.0),
@@ -299,8 +299,8 @@ _PERCENTILE = r"(?:(ttft|ttfo|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
 
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"
-OLD_LATENCY = "perf_latency"  # model-analyzer's first name for it
-TOKEN_TAGS = frozenset(  # only of models that make text
+OLD_LATENCY = "perf_latency"  # model-analyzer's original name for it
+TOKEN_TAGS = frozenset(  # only for models that generate text
     tag
     for tag in BY_TAG
     if tag.startswith(("output_token_", "inter_token_", "time_to_first_token_", "token_gap_"))
@@ -308,12 +308,12 @@ TOKEN_TAGS = frozenset(  # only of models that make text
 
 
 def known_tag(tag: str) -> str:
-    """The tag as it is called now."""
+    """Return the current name of a tag."""
     return LATENCY_P99 if tag == OLD_LATENCY else tag
 
 
 def named(short: str) -> Metric | None:
-    """By its name in promises and gates; any percentile of a duration has one."""
+    """Find a metric by its name in SLOs and gates, including any percentile of a duration."""
     if short in _BY_SHORT:
         return _BY_SHORT[short]
     found = re.fullmatch(_PERCENTILE, short)

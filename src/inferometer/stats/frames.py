@@ -1,4 +1,4 @@
-"""The levels of a result, or its requests, as tables of pandas or polars; names of columns end in units."""
+"""Levels or requests of a result as pandas or polars data frames; column names end in units."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,12 +14,12 @@ PERCENTILES = (50, 90, 95, 99)
 
 
 def frame(library: str, levels: Sequence[Level], export: str | None) -> Any:
-    """A `DataFrame` of pandas or polars: of the levels, or of the requests in an export."""
+    """Return a `DataFrame` of the levels, or of the requests in an export."""
     try:
         found = import_module(library)
     except ImportError:
         raise ImportError(
-            f"to_{library}() needs {library}, which is not installed: pip install {library}"
+            f"to_{library}() requires {library}, which is not installed: pip install {library}"
         ) from None
     if export is None:
         return found.DataFrame(level_columns(levels))
@@ -30,7 +30,7 @@ def frame(library: str, levels: Sequence[Level], export: str | None) -> Any:
 
 
 def _requests(export: str) -> dict[str, list[Any]]:
-    """A row for each request of an export in JSON."""
+    """Return a row for each request of a JSON export."""
     rows = [
         {
             "concurrency": load["value"] if load["mode"] == "concurrency" else None,
@@ -50,7 +50,7 @@ def _requests(export: str) -> dict[str, list[Any]]:
 
 
 def level_columns(levels: Sequence[Level]) -> dict[str, list[Any]]:
-    """A row for each level; a figure that is not known is None."""
+    """Return a row for each level; unknown figures are None."""
     rows = [_row(level, level.measurement) for level in levels]
     return {name: [row[name] for row in rows] for name in _row(_NOTHING, None)}
 

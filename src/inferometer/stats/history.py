@@ -1,8 +1,8 @@
-"""Which runs belong together, and the history of each of their figures.
+"""Grouping of comparable runs, and the history of their figures.
 
-Only comparable runs make a history: the same command and model on the same class of machine and the same kind of
-server, asked in the same way. What differs from run to run without changing what is measured does not count:
-addresses, files for reports, tags, which other loads were measured, and for how long.
+Only comparable runs form a history: the same command and model on the same class of machine and the same kind of
+server, with the same options. Differences that do not change what is measured are ignored: addresses, report files,
+tags, the other loads that were measured, and for how long.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from inferometer.stats.measurement import Estimate
 from inferometer.stats.trend import TrendPoint
 
 FIGURES = ("throughput", "p50", "p90", "p99", "ttft", "tokens")
-"""Whose history is shown; those that a run has."""
+"""Figures whose history is shown, if a run has them."""
 FINISHED = "finished"
 _FLAGS = frozenset(name for _, rows in MODERN for row in rows if row.values is None for name in row.names)
 _FREE = frozenset(
@@ -45,7 +45,7 @@ class PastPoint(Protocol):
 
 
 class PastRun(Protocol):
-    """A run of the store, as far as it matters here."""
+    """The parts of a stored run that matter here."""
 
     @property
     def id(self) -> str: ...
@@ -74,13 +74,13 @@ R = TypeVar("R", bound=PastRun)
 
 @dataclass(frozen=True, slots=True)
 class RunSetting:
-    """What comparable runs have in common."""
+    """The common properties of comparable runs."""
 
     command: str
     model: str
-    server: str  # its kind; a new version is a change worth seeing
+    server: str  # kind only; a new version is a change worth seeing
     host_class: str
-    options: tuple[str, ...] = ()  # on the command line that say what is sent
+    options: tuple[str, ...] = ()  # on the command line, that affect the requests
 
 
 def setting(run: PastRun) -> RunSetting:
@@ -89,7 +89,7 @@ def setting(run: PastRun) -> RunSetting:
 
 
 def _options(words: Sequence[str]) -> tuple[str, ...]:
-    """Each with its value, in the order of their names."""
+    """Return the relevant options with their values, sorted by name."""
     found: list[str] = []
     is_kept = False
     for word in words:
@@ -105,7 +105,7 @@ def _options(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def histories(runs: Iterable[R]) -> dict[RunSetting, tuple[R, ...]]:
-    """Comparable runs that are finished, the oldest first; the settings by their last run, the newest first."""
+    """Group finished runs that are comparable, oldest first; settings are ordered by their latest run, newest first."""
     found: dict[RunSetting, list[R]] = {}
     for run in sorted(runs, key=_moment, reverse=True):
         if run.state == FINISHED and run.points:
@@ -122,9 +122,9 @@ def _moment(run: PastRun) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FigureHistory:
-    """A figure of comparable runs at one load, in the order of the runs."""
+    """A figure of comparable runs at one load, in run order."""
 
-    figure: str  # by its short name, such as p99
+    figure: str  # short name, such as p99
     mode: str
     value: float  # of the load
     points: tuple[TrendPoint, ...]
@@ -137,7 +137,7 @@ class FigureHistory:
 
 
 def figure_histories(runs: Sequence[PastRun], figures: Sequence[str] = FIGURES) -> tuple[FigureHistory, ...]:
-    """Of comparable runs, the oldest first: one for each load and figure. Figures that are 0 have no place in it."""
+    """Return one history per load and figure of comparable runs, oldest first. Figures that are 0 are left out."""
     found: dict[tuple[str, str, float, str], list[TrendPoint]] = {}
     for run in runs:
         for point in run.points:

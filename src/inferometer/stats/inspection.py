@@ -1,4 +1,4 @@
-"""What is in a trace or a file of prompts, as one value and one file: every report can be made again from it."""
+"""Contents of a trace or a prompt file, saved as an answer from which reports can be reproduced."""
 
 import math
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from inferometer.stats.series import rank
 
 MOST_BINS = 120
 PER_BIN = 5  # requests, on average
-MANY_TOGETHER = 0.5  # of the requests have the time of another one: times are rounded
-PER_WINDOW = 10  # requests in a window that bursts are looked for in, on average
+MANY_TOGETHER = 0.5  # share of requests with duplicate times above which times count as rounded
+PER_WINDOW = 10  # mean requests per window when looking for bursts
 FEWEST_WINDOWS = 20
 _STEPS_S = tuple(factor * 10.0**power for power in range(-3, 8) for factor in (1, 2, 5))
 _CURVE = (0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9, 100.0)
@@ -31,7 +31,7 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TokenLengths:
-    """How long prompts or answers are, in tokens; `curve` has (percentile, tokens)."""
+    """Lengths of prompts or answers in tokens; `curve` has (percentile, tokens)."""
 
     count: int
     total: int
@@ -45,7 +45,7 @@ class TokenLengths:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalBin:
-    """What is due in a stretch of the time."""
+    """Requests and tokens due in one interval."""
 
     start_s: float
     requests: int
@@ -55,23 +55,23 @@ class ArrivalBin:
 
 @dataclass(frozen=True, slots=True)
 class Burstiness:
-    """How unevenly requests come; both figures are 1 for independent ones (Poisson), 0 for regular ones.
+    """Unevenness of arrivals; both figures are 1 for independent requests (Poisson), 0 for regular ones.
 
     `gap_variation` is the variance of the gaps over the square of their mean. `dispersion` is the variance of the
-    number of requests in windows of `window_s` over its mean; None where there are too few windows.
+    number of requests in windows of `window_s` over its mean; None if there are too few windows.
     """
 
     gap_variation: float
     dispersion: float | None
     window_s: float
-    chance: float  # how far the last one of them may be from 1 by chance, if requests are independent
-    together: float  # share of the requests that have the time of another one
-    tick_s: float  # all times are multiples of it, after the first one
+    chance: float  # deviation of the last figure from 1 that chance can explain for independent requests
+    together: float  # share of requests that share their time with another one
+    tick_s: float  # all times are multiples of it, counted from the first one
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection(Answer):
-    """`bins` are all as long as `bin_s`; the last one may end after the last request."""
+    """Contents of a trace or prompt file. All `bins` last `bin_s`; the last one may end after the last request."""
 
     kind: ClassVar[str] = "inspection"
     schema: ClassVar[int] = 1
@@ -81,21 +81,21 @@ class Inspection(Answer):
     name: str  # of the file
     format: str
     requests: int
-    counted_in: str  # what counted the tokens
-    span_s: float | None = None  # from the first request to the last; None where there are no times
+    counted_in: str  # the unit in which tokens were counted
+    span_s: float | None = None  # from the first request to the last; None without times
     bin_s: float = 0.0
     bins: tuple[ArrivalBin, ...] = ()
     burstiness: Burstiness | None = None
     input: TokenLengths | None = None
     output: TokenLengths | None = None
-    cacheable_tokens: int | None = None  # of the prompts, by an ideal prefix cache
+    cacheable_tokens: int | None = None  # of the prompts, with an ideal prefix cache
     session_count: int = 0
-    session_requests: tuple[int, int] = (0, 0)  # in the middle one, and in the longest
+    session_requests: tuple[int, int] = (0, 0)  # in the median session, and in the longest
     findings: tuple[str, ...] = ()
 
     @property
     def per_s(self) -> float | None:
-        """The mean rate between the first and the last request."""
+        """Mean rate between the first and the last request."""
         return (self.requests - 1) / self.span_s if self.span_s else None
 
     @property
@@ -106,14 +106,14 @@ class Inspection(Answer):
 
     @property
     def peak_per_s(self) -> float | None:
-        """Of the busiest bin; never below the mean, which does not count the time after the last request."""
+        """Rate in the busiest bin; at least the mean, which ignores the time after the last request."""
         if not self.bins:
             return None
         return max(max(row.requests for row in self.bins) / self.bin_s, self.per_s or 0.0)
 
 
 def inspect_file(path: str, asked: InspectOptions) -> Inspection:
-    """What is in a trace or a file of prompts."""
+    """Inspect a trace or a prompt file."""
     tokenizer = open_tokenizer(asked.tokenizer)
     contents = read_contents(path, tokenizer, asked.prompt_column)
     if contents.texts:
@@ -123,7 +123,7 @@ def inspect_file(path: str, asked: InspectOptions) -> Inspection:
 
 
 def inspection(found: Contents, *, name: str, tool: str) -> Inspection:
-    """The figures of the columns."""
+    """Compute the figures of the columns."""
     times = np.array(found.times_ns, dtype=np.int64)
     span_s = float(times[-1] - times[0]) / NS_PER_S if len(times) else None
     spread = burstiness(times) if span_s and len(times) > 2 else None
@@ -149,7 +149,7 @@ def inspection(found: Contents, *, name: str, tool: str) -> Inspection:
 
 
 def lengths_of(values: Sequence[int]) -> TokenLengths | None:
-    """None where there are none."""
+    """Summarize lengths; None if there are none."""
     if not values:
         return None
     ordered = np.sort(np.array(values, dtype=np.int64))
@@ -171,7 +171,8 @@ def lengths_of(values: Sequence[int]) -> TokenLengths | None:
 
 
 def _bin_s(span_s: float, requests: int, spread: Burstiness | None) -> float:
-    """A round time of which not too many make up the span; a multiple of that of which times are, if many are alike."""
+    """Return a round bin length that gives not too many bins; a multiple of the time resolution if many times
+    coincide."""
     most = max(1, min(MOST_BINS, requests // PER_BIN))
     found = next((step for step in _STEPS_S if span_s / step < most), _STEPS_S[-1])
     if spread is None or spread.together <= MANY_TOGETHER:
@@ -184,7 +185,7 @@ def _bins(times: Times, bin_s: float, found: Contents) -> tuple[ArrivalBin, ...]
     count = int(places[-1]) + 1
 
     def sums(values: Sequence[int]) -> list[int]:
-        """Zero where not every request has a length."""
+        """Sum values by bin; zeros unless every request has a length."""
         if len(values) != len(times):
             return [0] * count
         return [round(value) for value in np.bincount(places, weights=values, minlength=count).tolist()]
@@ -195,12 +196,12 @@ def _bins(times: Times, bin_s: float, found: Contents) -> tuple[ArrivalBin, ...]
 
 
 def burstiness(times: Times) -> Burstiness:
-    """Of at least three requests, in order, that are not all at once."""
+    """Measure the burstiness of at least three ordered requests that are not all simultaneous."""
     gaps = np.diff(times)
     mean = float(gaps.mean())
     tick_ns = int(np.gcd.reduce(gaps))
     window_ns = math.ceil(PER_WINDOW * mean / tick_ns) * tick_ns
-    windows = int(times[-1] - times[0]) // window_ns  # whole ones
+    windows = int(times[-1] - times[0]) // window_ns  # complete windows
     dispersion, chance = None, 3 * math.sqrt(8 / len(gaps))
     if windows >= FEWEST_WINDOWS:
         places = (times - times[0]) // window_ns

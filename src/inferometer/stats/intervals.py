@@ -1,46 +1,43 @@
-"""How sure a figure is: 95 % intervals that allow for correlated requests.
+"""Precision of figures: 95 % confidence intervals that allow for correlated requests.
 
 Neighbouring requests share queues and stalls, so the textbook interval of independent values is far too narrow. Here
 the measured time is cut into sections of about equal length, and the spread between sections gives the interval of
-their mean (Student's t). What is compared is what each section has more, or less, than its part of the whole.
+their mean (Student's t). Each section is compared with its expected part of the whole.
 
-* Neighbouring sections that resemble each other are too short: then half as many, twice as long, are taken; the
-  correlation that remains widens the interval, as in a series where each value depends on the one before. Where even
-  the fewest sections are much alike, the run is too short, and no interval is given.
-* Sections can also make up for each other: what ends late in one is missing there and counted in the next. Then the
-  spread between longer ones is far smaller, and that one is taken.
-* A figure that goes up or down while it is measured has no less sure a mean over the measured time. So a trend, which
-  may bend, is taken out where it stands out from the noise. Where neighbours are much alike even so, it may be steeper
-  than polynomials are, and stairs that only rise, or only fall, are taken out instead. Where that does not help either,
-  no interval is given.
-* Where a few sections are far above the others, the interval reaches further up (Johnson 1978), and the same for down.
+* Neighbouring sections that are correlated are too short: half as many, twice as long, are then used; the remaining
+  correlation widens the interval, as in a series where each value depends on the previous one. If even the fewest
+  sections are strongly correlated, the run is too short, and no interval is given.
+* Sections can also compensate each other: a late end is missing in one and counted in the next. The spread between
+  longer sections is then far smaller, and is used.
+* The mean of a figure that goes up or down during the measurement is no less precise. A trend, which may be curved, is
+  therefore removed if it stands out from the noise. If neighbours are still strongly correlated, it may be steeper than
+  polynomials, and a monotonic step function is removed instead. If that does not help either, no interval is given.
+* If a few sections are far above the others, the interval extends further up (Johnson 1978), and likewise down.
 
-A percentile is not a mean, but the share of requests below a duration is. So the interval of that share is found at
-the percentile itself, and the two percentiles at its ends are the interval: lopsided where the tail is. It is never
-narrower than with independent requests in each section. The percentile must have enough requests on either side, as
-many as so many independent ones would be; otherwise no interval is given, and none for percentiles further out. How
-many requests are worth one independent one is asked also of the percentiles on the way from the median: the few slowest
-requests of a run may look independent only because the run missed a slow time, and runs that look so would be the ones
-with an interval.
+A percentile is not a mean, but the share of requests below a duration is. So the interval of that share is computed at
+the percentile itself, and the two percentiles at its ends form the interval, which is asymmetric in a tail. It is never
+narrower than with independent requests in each section. The percentile must have enough requests on either side,
+counted as independent ones; otherwise it has no interval, and neither have percentiles further out. The number of
+requests equivalent to one independent request also takes into account the percentiles on the way from the median: the
+few slowest requests of a run may look independent only because the run missed a slow period, and exactly such runs
+would otherwise get an interval.
 
-Throughput, where the same number of requests is outstanding all the time, is that number over the mean latency
-(Little's law), so the interval of the mean latency gives its interval. Requests cut by the ends of the measured time
-add to it, and so does the share by which the number outstanding was not that. Otherwise, or where it is narrower,
-throughput is counted in sections of time that begin and end with the end of a request. (Sections alone are too wide
-where many clients send one request after the other: a request that just missed one section is counted in the next,
-which says nothing of the whole.)
+With a constant number of requests in flight, throughput is that number over the mean latency (Little's law), so the
+interval of the mean latency gives its interval. Requests cut by the ends of the measured time widen it, and so does the
+relative deviation of the number in flight. Otherwise, or where it is narrower, throughput is counted in sections of
+time that begin and end with the end of a request. (Sections alone are too wide if many clients send one request after
+the other: a request that just missed one section is counted in the next, which does not affect the whole.)
 
-Where answers come in bunches, because requests begin together and end together, sections are made of whole bunches, as
-the time from the end of one to the end of another has exactly the answers in it that were made in it. What the first
-and the last pause of the measured time make of the count is known from the rate between the bunches, and is added.
+If answers come in bunches, because requests begin and end together, sections consist of whole bunches, since the time
+from the end of one bunch to the end of another contains exactly the answers produced in it. The effect of the first and
+last pause of the measured time on the count is known from the rate between the bunches, and is added.
 
-Where the same number is outstanding all the time, throughput has an interval also where the latencies of sections are
-too much alike for one of their mean: it reaches as far as sections lie apart, on either side.
+With a constant number in flight, throughput also has an interval if the latencies of sections are too strongly
+correlated for one of their mean: it then extends as far as the sections differ, on either side.
 
-What an interval covers is the figure that very many runs like this one have in the mean: the same load, for as long, on
-a server in the same condition. Where the server drifts, that is its mean over a drift like the one measured, and not
-what it would show later; that there is a drift is a remark of its own (`stats.doubts`). What happens less often than a
-few times in a run is not in the interval.
+An interval covers the mean figure of very many runs like this one: the same load, for the same time, on a server in the
+same condition. If the server drifts, that is its mean over a drift like the one measured, not its later state; the
+drift itself is reported separately (`stats.doubts`). Events rarer than a few times per run are not covered.
 """
 
 import math
@@ -62,19 +59,19 @@ from inferometer.stats.series import Series, Sketch, Sorted, rank
 MOST_SECTIONS = 64
 FEWEST_SECTIONS = 8
 LEAST_UNITS = 2  # requests, pieces or bunches in a section
-ALIKE = 0.3  # correlation of neighbouring sections, either way, above which they count as too short
-TOO_ALIKE = 0.45  # the same of the fewest sections, and of any that a trend was taken out of
-FEW = 3  # values that have an interval where they are long and few
-MOST_ALIKE = 0.8  # what is allowed for
+ALIKE = 0.3  # absolute correlation of neighbouring sections above which they are too short
+TOO_ALIKE = 0.45  # limit for the fewest sections, and for any after removal of a trend
+FEW = 3  # fewest values with an interval if they are long and few
+MOST_ALIKE = 0.8  # largest correlation that is compensated
 MOST_OPPOSED = 0.5
-FAR_SMALLER = 0.3  # variance with the fewest sections, as a share of that with more
-STANDS_OUT = 14.0  # F of a trend
+FAR_SMALLER = 0.3  # variance with the fewest sections, relative to that with more
+STANDS_OUT = 14.0  # F statistic of a trend
 MOST_BENDS = 5
 LEAST_BEYOND = 5.0  # independent requests on either side of a percentile
-STEPS = (1, 5, 10, 25, 50, 75, 90, 95, 99)  # percentiles that are looked at on the way out from the median
+STEPS = (1, 5, 10, 25, 50, 75, 90, 95, 99)  # percentiles examined on the way out from the median
 SURE = 1.96  # standard errors
-LONG_GAP = 1.5  # times the mean gap between ends
-PAUSE = 1 / 3  # of the usual gap between bunches: shorter ones are inside
+LONG_GAP = 1.5  # multiple of the mean gap between ends
+PAUSE = 1 / 3  # share of the usual gap between bunches below which a gap is inside a bunch
 BUNCHED = 2 / 3  # share of the time in long gaps
 
 Sections = NDArray[np.float64]
@@ -82,26 +79,26 @@ Sections = NDArray[np.float64]
 
 
 class Margin(NamedTuple):
-    """How far the 95 % interval of a mean reaches."""
+    """Extent of the 95 % interval of a mean, down and up."""
 
     down: float
     up: float
 
 
 def margin(sections: Sections) -> Margin | None:
-    """Of the mean of figures that follow each other; None when they are too much alike."""
+    """Return the margin of the mean of consecutive figures; None if they are too strongly correlated."""
     noise, lost = _without_trend(sections)
     lengths = [noise]
     while len(lengths[-1]) > FEWEST_SECTIONS:
         lengths.append((lengths[-1][::2] + lengths[-1][1::2]) / 2)
     shortest, longest = _Stage(noise, lost), _Stage(lengths[-1], lost)
-    between = (_Stage(sections, lost) for sections in lengths[1:-1])  # which are seldom asked
+    between = (_Stage(sections, lost) for sections in lengths[1:-1])  # rarely evaluated
     chosen = next((stage for stage in chain([shortest], between) if abs(stage.alike) <= ALIKE), longest)
-    if lost > 1 and shortest.alike > ALIKE:  # the trend may be steeper than a polynomial can be
+    if lost > 1 and shortest.alike > ALIKE:  # the trend may be steeper than a polynomial
         steep = _Stage(*_without_stairs(sections))
         if steep.freedom >= FEWEST_SECTIONS and abs(steep.alike) <= ALIKE:
             return steep.margin(0.0)
-    is_bent = lost > 1 and shortest.alike > TOO_ALIKE  # in a way that was not taken out
+    is_bent = lost > 1 and shortest.alike > TOO_ALIKE  # in a way that was not removed
     if is_bent or (chosen is longest and chosen.alike > TOO_ALIKE):
         return None
     is_opposed = longest.variance(0.0) < FAR_SMALLER * shortest.variance(0.0)
@@ -111,7 +108,7 @@ def margin(sections: Sections) -> Margin | None:
 
 
 class _Stage:
-    """What one number of sections shows."""
+    """Statistics of one number of sections."""
 
     __slots__ = ("_noise", "_squares", "alike", "freedom")
 
@@ -122,7 +119,7 @@ class _Stage:
         self.alike = _correlation(noise, self._squares, lost)
 
     def variance(self, least: float) -> float:
-        """Of the mean; `least` is the lowest correlation of neighbours that is allowed for."""
+        """Return the variance of the mean; `least` is the lowest correlation of neighbours that is compensated."""
         alike = allowed(self.alike, least)
         return self._squares / self.freedom / len(self._noise) * (1 + alike) / (1 - alike)
 
@@ -137,7 +134,7 @@ class _Stage:
 
 
 def _without_trend(sections: Sections) -> tuple[Sections, int]:
-    """What is left of the sections, and how many degrees of freedom that took."""
+    """Return the sections without their trend, and the degrees of freedom used."""
     count = len(sections)
     noise, lost = sections - sections.sum() / count, 1
     for course in _courses(count):
@@ -152,7 +149,7 @@ def _without_trend(sections: Sections) -> tuple[Sections, int]:
 
 
 def _without_stairs(sections: Sections) -> tuple[Sections, int]:
-    """What is left where the sections only rise, or only fall, and how many steps that took (isotonic regression)."""
+    """Return the sections without a monotonic step function, and its number of steps (isotonic regression)."""
     middle = len(sections) // 2
     sign = 1.0 if sections[:middle].sum() < sections[middle:].sum() else -1.0
     steps: list[tuple[float, int]] = []
@@ -167,41 +164,41 @@ def _without_stairs(sections: Sections) -> tuple[Sections, int]:
 
 
 def correlation(parts: Sequence[Sections], lost: int) -> float:
-    """Of neighbours in each part; what was fitted makes the plain estimate too low by about as much as is added."""
+    """Return the correlation of neighbours in all parts, corrected for the bias of the fitted parameters."""
     squares = sum(float(part @ part) for part in parts)
     neighbours = sum(float(part[:-1] @ part[1:]) for part in parts)
     return neighbours / squares + lost / sum(map(len, parts)) if squares > 0 else 0.0
 
 
 def _correlation(part: Sections, squares: float, lost: int) -> float:
-    """The same of one part, whose sum of squares is known."""
+    """Return the correlation in one part with a known sum of squares."""
     return float(part[:-1] @ part[1:]) / squares + lost / len(part) if squares > 0 else 0.0
 
 
 def allowed(alike: float, least: float = 0.0) -> float:
-    """How much of a correlation an interval allows for."""
+    """Return the part of a correlation that an interval compensates."""
     return min(max(alike, least), MOST_ALIKE)
 
 
 @cache
 def _courses(count: int) -> tuple[NDArray[np.float64], ...]:
-    """A straight line and polynomials of higher degree, each of length one and independent of the others."""
+    """Return orthonormal polynomials, from a straight line up."""
     degree = min(MOST_BENDS, count // 4 - 1)
     powers = np.vander(np.linspace(-1, 1, count), degree + 1, increasing=True)
     return tuple(np.ascontiguousarray(np.linalg.qr(powers)[0].T[1:]))
 
 
-# --- of latencies
+# --- latencies
 
 
 def mean_margin(series: Series) -> Margin | None:
-    """Of the mean of durations that are in the order of their ends; None when there are too few."""
+    """Return the margin of the mean of durations ordered by end; None if there are too few."""
     parts = _Parts.of(series)
     return None if parts is None else parts.margin(parts.sums())
 
 
 def few_margin(series: Series) -> Margin | None:
-    """The same also of a handful, which are taken for independent of each other: too few to tell."""
+    """Return the margin of the mean; a handful of values, too few to test, are assumed to be independent."""
     if series.count >= FEWEST_SECTIONS * LEAST_UNITS or series.count < FEW:
         return mean_margin(series)
     reach = student_t(0.975, series.count - 1) * series.deviation / math.sqrt(series.count)
@@ -216,13 +213,13 @@ def mean_estimate(value: float, width: Margin | None) -> Estimate:
 
 
 def percentile_estimates(series: Series, wanted: Iterable[float]) -> dict[float, Estimate]:
-    """Percentiles with their intervals; of at least one value. Where one has none, those further out have none."""
+    """Return percentiles of at least one value with their intervals. If one has none, those further out have none."""
     whole, parts = series.sorted(), _Parts.of(series)
     asked: set[float] = {50, *wanted}
     found: dict[float, Estimate] = {}
-    shares: dict[float, _Share | None] = {}  # both ways begin with the median
+    shares: dict[float, _Share | None] = {}  # the median is shared by both directions
     for outwards in _outwards(asked):
-        clusters: float | None = 1.0  # of the next percentile further in; None when it has no interval
+        clusters: float | None = 1.0  # of the next percentile inwards; None if it has no interval
         for p in outwards:
             border = whole.at(rank(p, whole.count))
             found[p] = Estimate(float(border))
@@ -247,7 +244,7 @@ SHOWN = (50, 90, 95, 99)
 
 
 def estimates(series: Series, wanted: Sequence[int] = SHOWN) -> tuple[tuple[str, Estimate], ...]:
-    """Of the mean and of percentiles, by name; in the order in which they are shown."""
+    """Return estimates of the mean and of percentiles by name, in display order."""
     if not series.count:
         return ()
     found = percentile_estimates(series, wanted)
@@ -260,7 +257,7 @@ def with_intervals(series: Series) -> Distribution:
 
 
 def _outwards(asked: set[float]) -> tuple[list[float], list[float]]:
-    """From the median up and down, by steps that do not depend on what is asked, as far as that goes."""
+    """Return percentiles from the median up and down, in steps that do not depend on the requested ones."""
     steps: set[float] = {*STEPS, *asked}
     return (
         [p for p in sorted(steps) if 50 <= p <= max(asked)],
@@ -269,7 +266,7 @@ def _outwards(asked: set[float]) -> tuple[list[float], list[float]]:
 
 
 def _between(whole: Sorted, place: float) -> tuple[float, float]:
-    """The value at a rank that need not be whole; of a sketch, the least and the greatest it may be."""
+    """Interpolate the value at a fractional rank; for a sketch, return its lower and upper bounds."""
     first = min(math.floor(place), whole.count - 1)
     part, before, after = place - first, whole.around(first), whole.around(min(first + 1, whole.count - 1))
     return before[0] + part * (after[0] - before[0]), before[1] + part * (after[1] - before[1])
@@ -277,19 +274,20 @@ def _between(whole: Sorted, place: float) -> tuple[float, float]:
 
 @frozen
 class _Share:
-    """The share of requests up to a percentile, and how far its interval reaches."""
+    """Share of requests up to a percentile, with the margin of its interval."""
 
     share: float
     count: int
     width: Margin
-    clusters: float  # how many requests are worth one independent one
+    clusters: float  # requests equivalent to one independent request
 
     def clusters_beyond(self, nearer: float) -> float:
-        """With what the next percentile further in says of them, which has seen more."""
+        """Combine the cluster size with that of the next percentile inwards, which is based on more requests."""
         return math.sqrt(self.clusters * max(self.clusters, nearer))
 
     def reaching(self, clusters: float) -> "_Share":
-        """Outwards as far as with so large clusters: that is where what the run missed would be."""
+        """Extend the outer margin to at least that for clusters of this size: requests that the run missed would be
+        there."""
         least = SURE * math.sqrt(self.share * (1 - self.share) / self.count * clusters)
         down, up = self.width
         if self.share > 0.5:
@@ -299,13 +297,13 @@ class _Share:
         return replace(self, width=Margin(down, up))
 
     def is_enough(self, clusters: float) -> bool:
-        """There are enough requests on either side, and the interval ends inside the run."""
+        """Return whether there are enough requests on either side, and the interval ends inside the run."""
         beyond = min(self.share, 1 - self.share) * self.count / clusters
         low, high = self.ranks()
         return beyond >= LEAST_BEYOND and low >= 0 and high <= self.count - 1
 
     def ranks(self) -> tuple[float, float]:
-        """The ends of the interval: these shares of a run may lie below the true percentile."""
+        """Return the ranks of the interval's ends."""
         last = self.count - 1
         return (
             (self.share - self.width.down - 0.5 / self.count) * last,
@@ -314,7 +312,7 @@ class _Share:
 
 
 class _Parts:
-    """A series in sections of whole values, or of whole pieces where it has only sketches."""
+    """Sections of whole values of a series, or of whole pieces if it has only sketches."""
 
     __slots__ = ("_pieces", "_sizes", "_starts", "_values")
 
@@ -332,7 +330,7 @@ class _Parts:
 
     @staticmethod
     def of(series: Series) -> "_Parts | None":
-        """None when there are too few for any."""
+        """Divide a series into sections; None if it is too short."""
         pieces = [] if series.is_exact else series.pieces()
         sections = _section_count(len(pieces) or series.count)
         return None if sections is None else _Parts(series, sections, pieces)
@@ -346,11 +344,11 @@ class _Parts:
         return self.sums() / self._sizes
 
     def margin(self, amounts: Sections) -> Margin | None:
-        """Of the mean over all, from the sum in each section."""
+        """Return the margin of the overall mean from the sum in each section."""
         return _ratio_margin(amounts, self._sizes)
 
     def share(self, border: int, p: float, count: int) -> _Share | None:
-        """Of values up to a border, which is percentile `p`."""
+        """Return the share of values up to a border, which is percentile `p`."""
         if not self._pieces:
             below = np.add.reduceat(self._values <= border, self._starts, dtype=np.float64)
         else:
@@ -359,7 +357,7 @@ class _Parts:
         width = self.margin(below)
         if width is None:
             return None
-        # Never surer than with independent requests in each section, also where a trend makes sections differ.
+        # At least as wide as with independent requests in each section, even if a trend makes sections differ.
         inside = float((below * (self._sizes - below) / np.maximum(self._sizes - 1, 1)).sum())
         least = SURE * math.sqrt(inside) / count
         down, up = max(width.down, least), max(width.up, least)
@@ -368,7 +366,7 @@ class _Parts:
 
 
 def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
-    """Of the sum of amounts over the sum of sizes; None where all of it is in one moment."""
+    """Return the margin of the sum of amounts over the sum of sizes; None if all sizes are zero."""
     if not sizes.any():
         return None
     found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
@@ -377,7 +375,7 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
 
 
 def ratio_sections(total: NDArray[np.int64], times: NDArray[np.int64]) -> Margin | None:
-    """Of what was counted up to each of the times, over the time; None where there are too few times."""
+    """Return the margin of a cumulative count over time; None if there are too few times."""
     sections = _section_count(len(times) - 1)
     if sections is None:
         return None
@@ -385,11 +383,11 @@ def ratio_sections(total: NDArray[np.int64], times: NDArray[np.int64]) -> Margin
     return _ratio_margin(np.diff(total[edges]).astype(np.float64), np.diff(times[edges]).astype(np.float64))
 
 
-# --- of throughput
+# --- throughput
 
 
 def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
-    """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
+    """Return the interval of ends per second within `span_us`, scaled to `value`, which may be in another unit."""
     bunch_ends = _bunch_ends(ends)
     by_latency, is_steady = _rate_by_latency(ends, span_us, is_bunched=bunch_ends is not None)
     by_sections = None
@@ -405,26 +403,26 @@ def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
 
 
 def _rate_by_latency(ends: Groups, span_us: int, *, is_bunched: bool) -> tuple[Margin | None, bool]:
-    """From Little's law: so many requests are outstanding all the time, and each takes so long.
+    """Return margins from Little's law, with a constant number in flight and the mean latency.
 
-    As shares of the rate, and whether the number outstanding hardly adds to it.
+    They are relative to the rate; the second result says whether variation of the number in flight is negligible.
     """
     most = _most_outstanding(ends) if ends.is_exact else 0
     mean = _mean_or_range(Series(ends.slowest_ns)) if most > 0 else None
     mean_us = float(ends.slowest_ns.mean()) / NS_PER_US if len(ends) else 0.0
     if mean is None or mean_us == 0:
         return None, False
-    # A request that is half done when the measured time begins counts as a whole one; another, at its end, as none.
+    # A request half done at the start of the measured time counts as a whole one; another at its end does not count.
     halves = SURE * math.sqrt(most / 6) / len(ends)
     down, up = (math.hypot(part / NS_PER_US / mean_us, halves) for part in (mean.up, mean.down))
     outstanding = len(ends) * mean_us / span_us
-    # Halves of single requests make up for each other, those of bunches do not.
+    # Halves of single requests compensate each other, those of bunches do not.
     missing = max(abs(1 - outstanding / most) - (0.0 if is_bunched else halves), 0.0)
     return Margin(down + missing, up + missing), missing <= min(down, up) / 4
 
 
 def _mean_or_range(series: Series) -> Margin | None:
-    """Of the mean of durations; where sections are too much alike for an interval, as far as they lie apart."""
+    """Return the margin of the mean; if sections are too strongly correlated for one, their full range."""
     parts = _Parts.of(series)
     if parts is None:
         return None
@@ -434,7 +432,7 @@ def _mean_or_range(series: Series) -> Margin | None:
 
 
 def _most_outstanding(ends: Groups) -> int:
-    """At the same time; where one request ends and the next one begins within a microsecond they are not."""
+    """Return the most requests in flight; an end and a start within the same microsecond do not overlap."""
     if not len(ends):
         return 0
     starts_us = np.sort(ends.last_us - ends.slowest_ns // NS_PER_US + 1, kind="stable")
@@ -443,9 +441,9 @@ def _most_outstanding(ends: Groups) -> int:
 
 
 def _rate_by_sections(ends: Groups, is_edge: NDArray[np.bool_], span_us: int) -> Margin | None:
-    """As shares of the rate; from how many requests end in sections of the time, which begin and end at such ends."""
+    """Return margins relative to the rate, from the number of ends in sections of time between such ends."""
     ended = np.cumsum(ends.counts)
-    # The last response of a stream may be older than what was known before its end mark came.
+    # The last response of a stream may be older than data received before its end mark.
     last_us, counts = np.maximum.accumulate(ends.last_us)[is_edge], ended[is_edge]
     sections = _section_count(len(last_us) - 1)
     if sections is None:
@@ -455,20 +453,20 @@ def _rate_by_sections(ends: Groups, is_edge: NDArray[np.bool_], span_us: int) ->
     width = _ratio_margin(amounts, times)
     if width is None:
         return None
-    # Where the first and the last answer fall into the span is chance too.
+    # The position of the first and the last answer within the span is random too.
     between, within = amounts.sum() / times.sum(), ended[-1] / span_us
     chance = abs(between - within)
     return Margin((width.down + chance) / within, (width.up + chance) / within)
 
 
 def _bunch_ends(ends: Groups) -> NDArray[np.bool_] | None:
-    """Which ends are the last of their bunch; None unless they come in bunches with pauses between."""
+    """Return which ends are the last of their bunch; None unless ends come in bunches with pauses between."""
     if len(ends) < 2:
         return None
     gaps = np.diff(np.maximum.accumulate(ends.last_us))
     total = int(gaps.sum())
     ordered = np.sort(gaps)
-    # Half of the time is in gaps at least so long: those between bunches, not the longer ones inside them.
+    # Half of the time is in gaps of at least this length: those between bunches, not inside them.
     usual = ordered[np.searchsorted(np.cumsum(ordered), total / 2)]
     is_long = gaps > max(LONG_GAP * total / len(gaps), PAUSE * float(usual))
     if not is_long.any() or gaps[is_long].sum() < BUNCHED * total:
@@ -476,14 +474,14 @@ def _bunch_ends(ends: Groups) -> NDArray[np.bool_] | None:
     return np.append(is_long, True)
 
 
-# --- of a difference
+# --- differences
 
 
 def relative_difference(before: Estimate, after: Estimate) -> Estimate:
-    """Of two figures that were measured apart from each other, as a share of the first: 0.1 is ten percent more.
+    """Return the relative difference of two independent figures: 0.1 is ten percent more.
 
-    Each side's distance to the end of its interval adds up in squares, on the scale of ratios, so that lopsided
-    intervals count as they are and swapping the two turns the answer round.
+    The distances to the interval ends are added in quadrature on the scale of ratios, so that asymmetric intervals are
+    respected and swapping both figures inverts the result.
     """
     if before.value <= 0 or after.value <= 0:
         return Estimate(0.0 if before.value == after.value else math.inf)
@@ -497,7 +495,7 @@ def relative_difference(before: Estimate, after: Estimate) -> Estimate:
 
 
 def _distances(estimate: Estimate) -> tuple[float, float] | None:
-    """From the value down to the low end and up to the high end, as logarithms of ratios."""
+    """Return the distances from the value to both ends, as logarithms of ratios."""
     if estimate.low is None or estimate.high is None:
         return None
     down = math.inf if estimate.low <= 0 else math.log(estimate.value / estimate.low)
@@ -508,7 +506,7 @@ def _distances(estimate: Estimate) -> tuple[float, float] | None:
 
 
 def _section_count(units: int) -> int | None:
-    """How many sections to cut so many units into; None when there are too few for any."""
+    """Return the number of sections for this many units; None if there are too few."""
     count = MOST_SECTIONS
     while count * LEAST_UNITS > units:
         count //= 2
@@ -518,19 +516,19 @@ def _section_count(units: int) -> int | None:
 
 
 def _nearest(places: NDArray[np.int64], sections: int) -> NDArray[np.int64]:
-    """Which of the places are nearest to those that would part the whole evenly; no two the same."""
+    """Return the indices of distinct places nearest to an even division of the whole."""
     wanted = np.linspace(places[0], places[-1], sections + 1)
     after = np.clip(np.searchsorted(places, wanted), 1, len(places) - 1)
     found = np.where(wanted - places[after - 1] < places[after] - wanted, after - 1, after)
     last = len(places) - 1
     order = np.arange(sections + 1)
-    found = np.maximum.accumulate(found - order) + order  # at least one further than the one before
+    found = np.maximum.accumulate(found - order) + order  # strictly increasing
     return np.minimum(found, last - order[::-1])
 
 
 @cache
 def student_t(share: float, freedom: int) -> float:
-    """The value below which this share of Student's t lies, for shares above a half."""
+    """Return the quantile of Student's t for a share above one half."""
     low, high = 0.0, 1.0
     while _student_below(high, freedom) < share:
         high *= 2
@@ -541,7 +539,7 @@ def student_t(share: float, freedom: int) -> float:
 
 
 def _student_below(t: float, freedom: int) -> float:
-    """The distribution function for whole degrees of freedom, as a finite sum (Abramowitz and Stegun 26.7.3 and 4)."""
+    """Return the distribution function for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 4)."""
     angle = math.atan(t / math.sqrt(freedom))
     square = math.cos(angle) ** 2
     is_odd = freedom % 2

@@ -1,4 +1,4 @@
-"""How far a level has come, and what has ended since this was last told."""
+"""Progress of a level, and the requests that ended since the last report."""
 
 from inferometer.base.frozen import frozen
 from inferometer.records.records import Column
@@ -6,19 +6,17 @@ from inferometer.records.records import Column
 
 @frozen
 class LevelProgress:
-    """Told several times a second while requests are sent."""
+    """Progress report, sent several times per second while requests are sent."""
 
     seen_ns: int
     elapsed_s: float  # since the level began
-    latency_ns: Column  # of the requests that ended well since the last time
-    failed: int = 0  # since the last time
+    latency_ns: Column  # of successful requests since the last report
+    failed: int = 0  # since the last report
     outstanding: int = 0
-    left_s: float | None = None  # until the level ends, about; None where nobody can tell
-    is_most: bool = False  # it may well end sooner
+    left_s: float | None = None  # estimated time until the level ends; None if unknown
+    is_most: bool = False  # the level may end sooner
     is_warm_up: bool = False
-    tokens: int | None = (
-        None  # of the answers that ended well since the last time; None where none are counted
-    )
-    cpu_ns: int | None = None  # that the workers used since the last time
-    server_waiting: float | None = None  # requests in the server's queue, where that is known
-    gpu: float | None = None  # 0 to 1, of the busiest one, where that is known
+    tokens: int | None = None  # of successful answers since the last report; None if not counted
+    cpu_ns: int | None = None  # used by the workers since the last report
+    server_waiting: float | None = None  # requests in the server's queue, if known
+    gpu: float | None = None  # 0 to 1, of the busiest one, if known

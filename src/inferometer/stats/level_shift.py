@@ -1,9 +1,9 @@
-"""Whether the level of a history has got worse, up to and including its newest runs.
+"""Detection of a shift for the worse in a history, up to and including its newest runs.
 
-A change that is too small for one run to show is shown by several. Every split of the history into earlier and recent
-runs is looked at; the strongest difference of their means counts if random orders of the same runs hardly ever show one
-as strong (permutation test). That holds for noise of any shape, as long as runs do not depend on each other. A slow
-drift is a strong split as well.
+A change too small for a single run can be shown by several. Every split of the history into earlier and recent runs is
+examined; the strongest difference of their means counts if random orders of the same runs hardly ever show one as
+strong (permutation test). This holds for noise of any shape, as long as runs are independent. A slow drift is a strong
+split as well.
 """
 
 import math
@@ -19,15 +19,15 @@ from inferometer.stats.trend import SURE, Logs, pulled_in
 
 FEWEST_BEFORE = 6
 FEWEST_RECENT = 2
-_BACK = 0.25  # share of a change up to which new runs are back at the old level
-_ORDERS = 20  # random orders that are expected to be as strong at the rate that is tested
+_BACK = 0.25  # share of a change within which new runs count as back at the old level
+_ORDERS = 20  # expected number of equally strong random orders at the tested rate
 _MOST_ORDERS = 50_000
 
 
 class LevelShift(NamedTuple):
-    """From run number `start` on; the change in percent, and how often chance shows one as strong.
+    """A shift from run number `start` on: the change in percent, and the probability of one as strong by chance.
 
-    `is_clear` where the new runs are nearer to the new level than to the old one.
+    `is_clear` if the new runs are closer to the new level than to the old one.
     """
 
     start: int
@@ -37,9 +37,9 @@ class LevelShift(NamedTuple):
 
 
 def level_shift(logs: Sequence[float], new: int, *, sign: int, rate: float) -> LevelShift | None:
-    """The strongest change for the worse that the last `new` runs belong to; None where there is none.
+    """Return the strongest change for the worse that includes the last `new` runs; None if there is none.
 
-    `sign` is 1 where more is worse. `rate` is the smallest chance that has to be told from none.
+    `sign` is 1 if higher is worse. `rate` is the smallest probability that must be resolved.
     """
     values = pulled_in(np.asarray(logs, dtype=np.float64)) * sign
     splits = np.arange(FEWEST_BEFORE, len(values) - max(new, FEWEST_RECENT - 1))
@@ -58,7 +58,7 @@ def level_shift(logs: Sequence[float], new: int, *, sign: int, rate: float) -> L
 
 
 def _strengths(rows: Logs, splits: NDArray[np.int64]) -> Logs:
-    """Student's t of the recent runs against those before, of each row at each split."""
+    """Return Student's t of the recent against the earlier runs, for each row at each split."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.cumsum(centred, axis=1)[:, splits - 1]
@@ -70,7 +70,7 @@ def _strengths(rows: Logs, splits: NDArray[np.int64]) -> Logs:
 
 
 def _chance(values: Logs, splits: NDArray[np.int64], strongest: float, rate: float) -> float:
-    """The same history gets the same random orders."""
+    """Return the probability of a change as strong by chance. Equal histories get equal random orders."""
     orders = min(_MOST_ORDERS, math.ceil(_ORDERS / rate))
     rows = np.random.default_rng(len(values)).permuted(np.tile(values, (orders, 1)), axis=1)
     as_strong = int((_strengths(rows, splits).max(axis=1) >= strongest * (1 - 1e-9)).sum())

@@ -1,4 +1,4 @@
-"""What an LLM server says of itself: looks at its metrics in, figures of a level out. Pure."""
+"""Figures that an LLM server reports about itself: polled metrics in, figures of a level out. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def maybe_llm_server(samples: Sequence[Sample]) -> LlmServerFigures | None:
-    """The figures of samples in the order they were taken; None where no LLM server answered."""
+    """Compute the figures from ordered samples; None if no LLM server answered."""
     looks = [(sample.at_ns, sample.llm) for sample in samples if sample.llm is not None]
     if not looks:
         return None
@@ -21,7 +21,7 @@ def maybe_llm_server(samples: Sequence[Sample]) -> LlmServerFigures | None:
     rows = [row for _, row in looks]
     is_reset = was_restarted(rows)
     seconds = (looks[-1][0] - looks[0][0]) / NS_PER_S
-    counters = () if is_reset else rows  # from zero again: what was counted before is lost
+    counters = () if is_reset else rows  # after a reset, earlier counts are lost
 
     def grown(noun: str) -> float | None:
         return _growth([getattr(row, noun) for row in counters])
@@ -67,13 +67,13 @@ def _mean_ns(seconds: float | None, requests: float | None) -> float | None:
 
 
 def _growth(values: Sequence[float | None]) -> float | None:
-    """Of a counter that never falls; None with fewer than two values."""
+    """Return the growth of a monotonic counter; None with fewer than two values."""
     known = [value for value in values if value is not None]
     return known[-1] - known[0] if len(known) > 1 else None
 
 
 def _share(part: float | None, whole: float | None, told: Iterable[float | None]) -> float | None:
-    """Of counters; where the server has none, the mean of what it tells. Nothing of nothing is no share."""
+    """Return the share from counters, or else the mean of the reported shares; None for an empty whole."""
     if part is not None and whole is not None:
         return min(1.0, part / whole) if whole else None
     return _mean(told)

@@ -1,4 +1,4 @@
-"""What was found out at one level of load: plain numbers, ready for any report."""
+"""Results of one load level: plain numbers for any report."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,7 +12,7 @@ from inferometer.stats.clients import ClientFigures
 
 @frozen
 class Estimate:
-    """A value with its 95 % interval; without one (too few samples) low and high are None."""
+    """A value with its 95 % interval; low and high are None without one (too few samples)."""
 
     value: float
     low: float | None = None
@@ -20,7 +20,7 @@ class Estimate:
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """The interval; None where none is known."""
+        """The interval; None if unknown."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
@@ -41,93 +41,93 @@ class Distribution:
     max_ns: int
     percentiles: tuple[tuple[float, int], ...]
     histogram: tuple[tuple[int, int], ...] = ()
-    intervals: tuple[tuple[str, Estimate], ...] = ()  # of mean, p50, p90 ... where they were computed
+    intervals: tuple[tuple[str, Estimate], ...] = ()  # of mean, p50, p90 ... if computed
 
     def percentile_ns(self, p: float) -> int:
         return dict(self.percentiles)[p] if self.count else 0
 
     def interval(self, name: str) -> Estimate | None:
-        """Of mean, p50, p90 ...; None where none was computed."""
+        """Return the interval of mean, p50, p90 ...; None if not computed."""
         return dict(self.intervals).get(name)
 
 
 @frozen
 class FailureGroup:
-    """Requests that failed the same way, with one example of what was said."""
+    """Requests that failed in the same way, with one example message."""
 
     kind: str  # connect, tls, timeout, http 503, malformed, reset, cancelled ...
     count: int
     example: str
-    first_s: float  # of the first and the last one, seconds after the level started
+    first_s: float  # first and last failure, in seconds after the level started
     last_s: float
-    mean_ns: int = 0  # latencies of these alone
+    mean_ns: int = 0  # latency of these requests only
     max_ns: int = 0
 
 
 @frozen
 class ClientCost:
-    """What measuring cost on our side, in the measured time."""
+    """Cost of measuring on the client side, during the measured time."""
 
     workers: int
     cpu_share: float  # busiest worker's CPU time over wall time; near 1 the client is the limit
     cpu_us_per_request: float
     reconnects: int
     connect_ns: int  # mean time to set up a connection; never part of a latency
-    connects: int = 0  # connections opened; each takes a local port
-    files: int = 0  # most that any worker had open, and what the system allows it (0 is no limit)
+    connects: int = 0  # connections opened; each uses a local port
+    files: int = 0  # most files open in any worker, and its limit (0 is none)
     file_limit: int = 0
-    stolen_cores: float = 0.0  # of this machine, that its host gave to others while there was work for them
-    loop_lag_p50_ns: int = 0  # how long workers took to attend to a message: their loop's lag
+    stolen_cores: float = 0.0  # cores of this machine that its host withheld while there was work
+    loop_lag_p50_ns: int = 0  # delay until workers handled a message (event loop lag)
     loop_lag_max_ns: int = 0
-    lag_p50_ns: int = 0  # by rate: how long after they were due requests were sent
+    lag_p50_ns: int = 0  # by rate: delay between due time and send
     lag_p99_ns: int = 0
 
 
 @frozen
 class CoreUse:
-    """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
+    """Cores kept busy, and additional cores that were needed but not available."""
 
     cores: float = 0.0
     waiting: float = 0.0
-    runs: float = 0.0  # times per second that one of its threads was given a core; 0 where that is not known
+    runs: float = 0.0  # times per second that a thread was scheduled; 0 if unknown
 
     def __add__(self, other: "CoreUse") -> "CoreUse":
         return CoreUse(self.cores + other.cores, self.waiting + other.waiting, self.runs + other.runs)
 
 
-CROWDED = 0.3  # of all cores, kept busy by others
-FULL = 0.85  # of all cores in use: then less by others is too much
+CROWDED = 0.3  # share of all cores kept busy by other programs
+FULL = 0.85  # share of all cores in use above which less by other programs is too much
 SOME = 0.1
 
 
 @frozen
 class HostUse:
-    """Cores of this machine in use while a level was measured."""
+    """Use of this machine's cores during a level."""
 
     cores: int
     busy: float  # all of them together
-    server: float | None = None  # by the server and its children, when it runs here and they could be found
-    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
+    server: float | None = None  # by the server and its children, if it runs here and they were found
+    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that each run a single model
     gpu_share: float | None = None  # of the busiest GPU
     ours: CoreUse = CoreUse()  # by this tool
     is_local: bool = True  # the server runs on this machine
-    seconds: float = 0.0  # how long it was watched, and how much of that others crowded it
+    seconds: float = 0.0  # observed time, and the part of it with other programs crowding the machine
     crowded_s: float = 0.0
-    crowded_cores: float = 0.0  # that others kept busy in that time
-    gpus: tuple["GpuFigures", ...] = ()  # as NVML sees them
-    server_cores: int | None = None  # that the server may run on, where those are others than ours
-    server_waiting: float = 0.0  # cores that the server's threads waited for, and did not get
+    crowded_cores: float = 0.0  # kept busy by other programs in that time
+    gpus: tuple["GpuFigures", ...] = ()  # according to NVML
+    server_cores: int | None = None  # that the server may run on, if different from ours
+    server_waiting: float = 0.0  # cores that the server's threads waited for
 
     @property
     def others(self) -> float | None:
-        """Cores that other programs kept busy; None where the server runs here and its processes were not seen."""
+        """Cores kept busy by other programs; None if the server runs here and its processes were not found."""
         if self.is_local and self.server is None:
             return None
         return max(0.0, self.busy - (self.server or 0.0) - self.ours.cores)
 
     @property
     def is_full(self) -> bool:
-        """No core is free, or none of those that the server may run on."""
+        """Whether no core is free, or none of those that the server may run on."""
         if (
             self.server is not None
             and self.server_cores is not None
@@ -138,29 +138,29 @@ class HostUse:
 
     @property
     def is_crowded(self) -> bool:
-        """Other programs keep so many cores busy that figures are worse than on a machine of its own."""
+        """Whether other programs keep so many cores busy that figures are worse than on a dedicated machine."""
         least = SOME if self.is_full else CROWDED
         return self.others is not None and self.others > least * self.cores
 
 
 @frozen
 class Streaming:
-    """What requests with a stream of responses did."""
+    """Figures of requests with streamed responses."""
 
     responses: int
     per_s: float
     per_request: Distribution  # numbers of responses, not nanoseconds
     first: Distribution  # from the send to the first response
-    gaps: Distribution  # between the responses of a request, of the same choice where it has several
+    gaps: Distribution  # between consecutive responses of a request, per choice
     answer: Distribution | None = (
         None  # like `first`, to the first token after the reasoning; None without reasoning
     )
-    unanswered: int = 0  # streams that ended within their reasoning
+    unanswered: int = 0  # streams that ended while still reasoning
 
 
 @frozen
 class UserRates:
-    """Output tokens per second of single requests: the tokens of each over all the time it took, from the send on."""
+    """Output tokens per second of single requests: tokens over total time since the send."""
 
     mean: Estimate
     percentiles: tuple[
@@ -173,12 +173,12 @@ class UserRates:
 
 @frozen
 class Phase:
-    """A part of all streamed answers: prefill, from the send to the first token, or decode, from there to the last."""
+    """A part of all streamed answers: prefill (send to first token) or decode (first token to last)."""
 
     time_ns: int  # of all requests together
     share: float  # of the time of both phases
-    tokens: int  # of prefill those of the prompts, of decode those after the first
-    per_s: float  # tokens per second of one request while it is in this phase
+    tokens: int  # prefill: prompt tokens; decode: tokens after the first
+    per_s: float  # tokens per second of one request during this phase
 
 
 @frozen
@@ -189,19 +189,19 @@ class PromptClass:
     high: int
     count: int
     first: Distribution  # from the send to the first token; empty without streams
-    between: Distribution  # of each streamed answer: the mean time from one token to the next
+    between: Distribution  # mean time between tokens of each streamed answer
     per_answer: Distribution  # numbers of tokens, not nanoseconds
 
 
 @frozen
 class AskedLengths:
-    """How long answers were, against the most tokens that their requests asked for."""
+    """Lengths of answers compared with the most tokens that their requests asked for."""
 
-    asked: int  # requests that asked for a length and whose answers were counted
+    asked: int  # requests with a requested length and a counted answer
     early: int  # answers that ended before it
-    over: int  # answers that went on beyond it
-    missing_tokens: int  # that the early ones lacked, together
-    extra_tokens: int  # that the others had too many
+    over: int  # answers that exceeded it
+    missing_tokens: int  # missing from the early answers, in total
+    extra_tokens: int  # beyond the requested length, in total
 
     @property
     def exact(self) -> int:
@@ -210,17 +210,17 @@ class AskedLengths:
 
 @frozen
 class CancelFigures:
-    """Requests that the client cancelled because it was asked to. They are in no other figure."""
+    """Requests that the client cancelled on request. They are in no other figure."""
 
     count: int
-    ran: Distribution  # from the send until they were cancelled
-    tokens: int  # that came until then, as events of their streams
-    without_token: int  # cancelled before their first
+    ran: Distribution  # from the send until the cancellation
+    tokens: int  # received until then, as stream events
+    without_token: int  # cancelled before the first token
 
 
 @frozen
 class Lane:
-    """The course of one streamed request; times are nanoseconds after the level started."""
+    """Timeline of one streamed request; times are nanoseconds after the level started."""
 
     due_ns: int
     sent_ns: int
@@ -232,98 +232,98 @@ class Lane:
 
 @frozen
 class TokenFigures:
-    """What servers that make text did: tokens of good requests. Lengths are numbers of tokens, not nanoseconds."""
+    """Figures of text servers: tokens of successful requests. Lengths are numbers of tokens, not nanoseconds."""
 
     output: int
     output_per_s: float
     per_answer: Distribution
-    between: Distribution  # of each streamed answer: the mean time from one token to the next
+    between: Distribution  # mean time between tokens of each streamed answer
     prompt: int
     prompt_per_s: float
     per_prompt: Distribution
-    from_events: int  # answers whose tokens the server did not count: their events were
-    output_interval: Estimate | None = None  # of `output_per_s`; None in older files, as are the next ones
-    per_user: UserRates | None = None  # only of answers with tokens
-    prefill: Phase | None = None  # only of streams
+    from_events: int  # answers whose tokens were counted as events because the server gave no count
+    output_interval: Estimate | None = (
+        None  # of `output_per_s`; None in older files, like the following fields
+    )
+    per_user: UserRates | None = None  # only for answers with tokens
+    prefill: Phase | None = None  # only for streams
     decode: Phase | None = None
-    classes: tuple[
-        PromptClass, ...
-    ] = ()  # by length of prompt, where the server counts it and lengths differ
-    asked: AskedLengths | None = None  # only where requests ask for a length
-    reasoning: int = 0  # of `output`, as the server tells
-    cached: int = 0  # of `prompt`, which the server had in its cache
+    classes: tuple[PromptClass, ...] = ()  # by prompt length, if the server counts it and lengths differ
+    asked: AskedLengths | None = None  # only if requests ask for a length
+    reasoning: int = 0  # part of `output`, as reported by the server
+    cached: int = 0  # part of `prompt` found in the server's cache
 
 
 @frozen
 class Goodput:
-    """Requests that each kept the limits of a promise."""
+    """Requests that each met the limits of an SLO."""
 
     promise: str
     count: int
     per_s: float  # inferences: a request has as many as its batch
-    share: float  # of all that ended, failed ones included
+    share: float  # of all that ended, including failures
 
 
 Keeping = Literal["kept", "broken", "undecided"]
-"""What became of a promise."""
+"""Verdict on an SLO."""
 
 
 @frozen
 class TermOutcome:
-    """One limit of a promise and the figure it is about: nanoseconds, a share, or inferences per second."""
+    """One limit of an SLO and its figure: nanoseconds, a share, or inferences per second."""
 
     name: str  # of the figure: mean, p99, ttft p99, errors, throughput, goodput
-    text: str  # the limit as it was written, such as p99<50ms
+    text: str  # the limit as written, such as p99<50ms
     limit: float
-    found: Estimate | None  # None where no request had it
+    found: Estimate | None  # None if no request has this figure
     verdict: Keeping
-    reason: str = ""  # why it is not decided, or what decided it where the figure has no interval
+    reason: str = ""  # why it is undecided, or what decided it if the figure has no interval
 
 
 @frozen
 class PromiseOutcome:
-    """What became of a promise at a level."""
+    """Verdict on an SLO at a level."""
 
     promise: str
     verdict: Keeping
     terms: tuple[TermOutcome, ...]
-    reason: str = ""  # why a promise whose terms are all kept is not decided
+    reason: str = ""  # why an SLO whose terms are all kept is undecided
 
     def of(self, verdict: Keeping) -> tuple[TermOutcome, ...]:
         return tuple(term for term in self.terms if term.verdict == verdict)
 
     @property
     def limits_errors(self) -> bool:
-        """In so many words: otherwise few may fail as a matter of course."""
+        """Whether the SLO limits errors explicitly; otherwise the default limit applies."""
         return "errors" in self.promise.lower()
 
 
 @frozen
 class SequenceFigures:
-    """Sequences whose last request ended well in the measured time."""
+    """Sequences whose last request succeeded in the measured time."""
 
     count: int
     per_s: float
-    latency: Distribution  # of whole sequences, from when their first request was due
+    latency: Distribution  # of whole sequences, from the due time of their first request
 
 
 @frozen
 class GpuFigures:
-    """One GPU: the mean of utilisation and power, the most memory in use, and how much it has."""
+    """One GPU: mean utilisation and power, peak memory use, and total memory."""
 
     uuid: str
     utilization: float | None  # 0 to 1
     power_w: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
-    memory_share: float | None = None  # of the time, reading or writing its memory: 0 to 1
+    memory_share: float | None = None  # share of time spent reading or writing its memory, 0 to 1
     clock_mhz: float | None = None
-    memory_server_bytes: int | None = None  # of the memory in use, what the server's processes hold
+    memory_server_bytes: int | None = None  # part of the memory in use that the server's processes hold
 
 
 @frozen
 class QueueFigures:
-    """The queue of one model that was busy; the times are of the requests that ended between two samples."""
+    """Queue of one busy model; times cover the requests that ended between two samples."""
 
     model: str
     version: str
@@ -335,7 +335,7 @@ class QueueFigures:
 
 @frozen
 class HostFigures:
-    """This host, when the server runs on it: all cores together, and its GPUs as NVML sees them."""
+    """This host, if the server runs on it: all cores together, and its GPUs according to NVML."""
 
     cpu_share: float | None
     memory_used_bytes: int
@@ -344,73 +344,71 @@ class HostFigures:
 
 @frozen
 class LlmServerFigures:
-    """What an LLM server said of itself over the merged windows; None is what it does not say.
+    """Figures reported by an LLM server over the merged windows; None if not reported.
 
-    Numbers of tokens and requests are of the time between the first look and the last one.
+    Numbers of tokens and requests cover the time between the first and the last poll.
     """
 
     server: str  # vLLM, SGLang, TensorRT-LLM or llama.cpp
-    seconds: float  # between the first look and the last one
+    seconds: float  # between the first and the last poll
     running_mean: float | None = None
     running_max: float | None = None
     waiting_mean: float | None = None
     waiting_max: float | None = None
-    present_max: float | None = None  # running and waiting in one look
-    slots: int | None = None  # most requests that run at once, as configured
+    present_max: float | None = None  # running plus waiting in one poll
+    slots: int | None = None  # configured limit of concurrently running requests
     kv_cache_mean: float | None = None  # 0 to 1
     kv_cache_max: float | None = None
     kv_tokens: int | None = None  # capacity of the KV cache
     preemptions: int | None = None
     prefix_queries: int | None = None  # tokens
     prefix_hits: int | None = None
-    prefix_share: float | None = None  # hits of queries
+    prefix_share: float | None = None  # hits over queries
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
     accepted_share: float | None = None  # of draft tokens
-    queue_ns: float | None = None  # mean time that requests waited before they ran
-    prefill_ns: float | None = None  # mean time in which the server read a prompt
+    queue_ns: float | None = None  # mean waiting time of requests before they ran
+    prefill_ns: float | None = None  # mean time to process a prompt
     prompt_per_s: float | None = None  # tokens
     generated_per_s: float | None = None
-    was_restarted: bool = False  # then nothing that is counted is known
+    was_restarted: bool = False  # if so, all counts are unknown
 
 
 @frozen
 class ServerMetrics:
-    """What the server's metrics endpoint said over the merged windows."""
+    """Figures from the server's metrics endpoint over the merged windows."""
 
     polls: int
-    gpus: tuple[GpuFigures, ...]  # in the order of their UUIDs
+    gpus: tuple[GpuFigures, ...]  # ordered by UUID
     cpu_share: float | None
-    memory_used_bytes: int | None  # the most
+    memory_used_bytes: int | None  # peak
     memory_total_bytes: int | None
     queues: tuple[QueueFigures, ...]
     host: HostFigures | None
-    llm: LlmServerFigures | None = None  # only of servers that make text
+    llm: LlmServerFigures | None = None  # only for servers that generate text
 
 
 @frozen
 class WindowFigures:
-    """One window in a line."""
+    """Summary of one window."""
 
     start_s: float  # after the level started
     duration_ns: int
     request_count: int
     failed_count: int
     infer_per_s: float
-    latency_ns: int  # the mean, or the chosen percentile
-    service_ns: int  # the same from the send on
+    latency_ns: int  # mean, or the chosen percentile
+    service_ns: int  # the same, measured from the send
     std_ns: int
-    p50_ns: int = 0  # 0 where nothing ended well
+    p50_ns: int = 0  # 0 without successful requests
     p99_ns: int = 0
     empty_count: int = 0  # streams without a response, which are not counted
-    answered_count: int | None = None  # well or badly; None in older files, as are the next two
-    due_count: int | None = None  # by the schedule; None by concurrency
+    answered_count: int | None = None  # successfully or not; None in older files, like the next two
+    due_count: int | None = None  # by the schedule; None for closed load
     sent_count: int | None = None
-    counted_ns: int = (
-        0  # the time in which those were due and sent, which is read off a little after the window
-    )
-    output_tokens: int = 0  # that arrived; in older files and without streams, of answers that ended well
-    cancelled_count: int = 0  # as they were asked to be
+    counted_ns: int = 0  # the time span of the due and sent counts, which are read slightly after the window
+    output_tokens: int = 0  # received; in older files and without streams, of successful answers
+    cancelled_count: int = 0  # cancelled on request
 
     @property
     def ended_count(self) -> int:
@@ -420,7 +418,7 @@ class WindowFigures:
 
 @frozen
 class StartFigures:
-    """What was left out at the start because it is unlike the rest: a cold server."""
+    """Excluded start of a level that differs from the rest: a cold server."""
 
     duration_ns: int
     request_count: int
@@ -430,7 +428,7 @@ class StartFigures:
 
 @frozen
 class Doubt:
-    """Why figures are not as sure as asked, and the course of the one that is least sure."""
+    """Why figures are less precise than requested, with the course of the least precise one."""
 
     kind: str  # drift, periodic stalls, bimodal, too few samples, client-limited
     text: str
@@ -440,19 +438,19 @@ class Doubt:
 
 @frozen
 class Measurement:
-    """All figures of one level, over the merged windows."""
+    """All figures of one level over the merged windows."""
 
     batch: int
     duration_ns: int
-    request_count: int  # good ones
+    request_count: int  # successful ones
     failed_count: int
-    delayed_count: int  # the sender was held up and sent them later than they were due
+    delayed_count: int  # sent later than due because the sender was held up
     infer_per_s: Estimate
-    send_per_s: float  # requests that went out
+    send_per_s: float  # requests sent
     latency: Distribution  # closed loop: from the send; open loop: from the due time
     latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
     service: Distribution  # from the send
-    send_ns: int  # mean time to send: processor time, or until the socket had taken all of a large request
+    send_ns: int  # mean time to send: CPU time, or until the socket had accepted all of a large request
     receive_ns: int  # mean time from the first to the last byte of the reply
     received_bytes: int
     client: ClientCost
@@ -460,13 +458,13 @@ class Measurement:
     failures: tuple[FailureGroup, ...]
     streaming: Streaming | None = None  # only for streams
     sequences: SequenceFigures | None = None  # only for sequence models
-    metrics: ServerMetrics | None = None  # only when they were collected
-    tokens: TokenFigures | None = None  # only of servers that make text
-    goodput: Goodput | None = None  # only when something was promised
-    empty_count: int = 0  # streams that ended well without a response, which are in no other figure
-    blank_count: int = 0  # answers of text that ended well without a token; they are among the requests
-    cancelled: CancelFigures | None = None  # only where requests were to be cancelled
-    lanes: tuple[Lane, ...] = ()  # the last streamed requests that ended well, in the order of their ends
+    metrics: ServerMetrics | None = None  # only if they were collected
+    tokens: TokenFigures | None = None  # only for servers that generate text
+    goodput: Goodput | None = None  # only with an SLO
+    empty_count: int = 0  # successful streams without a response, which are in no other figure
+    blank_count: int = 0  # successful text answers without a token; they are among the requests
+    cancelled: CancelFigures | None = None  # only if requests were to be cancelled
+    lanes: tuple[Lane, ...] = ()  # the last successful streamed requests, ordered by end
 
     @property
     def failed_share(self) -> float:
@@ -481,7 +479,7 @@ class Measurement:
 
 @frozen
 class Rates:
-    """Of requests that are due at certain times. An error reply is an answer; a lost connection is not."""
+    """Rates of requests with due times. An error reply is an answer; a lost connection is not."""
 
     asked_per_s: float
     sent_per_s: float
@@ -491,22 +489,22 @@ class Rates:
 
 @frozen
 class Outage:
-    """A time in which a server did not answer at all; seconds after the level started."""
+    """A period in which a server did not answer at all; seconds after the level started."""
 
-    gone_s: float  # the last good answer before it
-    noticed_s: float  # the first request that got none
-    back_s: float | None  # the first good answer after it; None when there was none
-    recovered_s: float | None  # when answers came as quickly as before it; None when they did not
-    lost: int = 0  # requests that got no answer
+    gone_s: float  # last successful answer before it
+    noticed_s: float  # first request without an answer
+    back_s: float | None  # first successful answer after it; None if there was none
+    recovered_s: float | None  # when answers were as fast as before; None if they never were
+    lost: int = 0  # requests without an answer
 
     @property
     def down_s(self) -> float | None:
-        """How long there was no good answer."""
+        """Duration without a successful answer."""
         return None if self.back_s is None else self.back_s - self.gone_s
 
     @property
     def recovery_s(self) -> float | None:
-        """How long it took from the first good answer until they came as quickly as before."""
+        """Time from the first successful answer until answers were as fast as before."""
         if self.back_s is None or self.recovered_s is None:
             return None
         return self.recovered_s - self.back_s
@@ -514,86 +512,84 @@ class Outage:
 
 @frozen
 class ClassFigures:
-    """What came of one class of traffic at a level; the sum of all classes is the level's own measurement."""
+    """Figures of one traffic class at a level; the sum of all classes is the level's own measurement."""
 
     name: str
     model: str
     url: str
-    mode: str  # concurrency or request_rate, of this class alone; mixed where classes share their workers
-    value: float  # the load of this class; where classes share their workers, its weight
-    share_asked: float | None  # of the requests, where classes share their workers
+    mode: str  # concurrency or request_rate of this class alone; mixed if classes share workers
+    value: float  # load of this class; its weight if classes share workers
+    share_asked: float | None  # of the requests, if classes share workers
     share: float  # of all requests of the level that ended
-    measurement: Measurement | None  # None when no request of it finished
+    measurement: Measurement | None  # None if none of its requests finished
     windows: tuple[WindowFigures, ...] = ()
     remarks: tuple[Remark, ...] = ()
-    rates: Rates | None = None  # None by concurrency
+    rates: Rates | None = None  # None for closed load
     promise: PromiseOutcome | None = None
     outages: tuple[Outage, ...] = ()
-    steps: tuple["ClassFigures", ...] = ()  # of visits, which are what the class itself counts
-    think_ns: int = 0  # of visits: how long a user thinks in one, on average; no latency has that in it
+    steps: tuple["ClassFigures", ...] = ()  # of visits, which the class itself counts
+    think_ns: int = 0  # of visits: mean think time, which is not part of any latency
 
 
 MIXED = "mixed"
-"""The mode of a class that shares its workers with others."""
+"""Mode of a class that shares its workers with others."""
 
 STEP = "step"
-"""The mode of a step of a visit, whose requests come as the visits go on."""
+"""Mode of a step of a visit, whose requests are sent as visits proceed."""
 
 PHASE = "phase "
-"""Before the name of a phase, in the mode of its level."""
+"""Prefix of a phase's name in the mode of its level."""
 
 CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
-"""What ends a level before its time."""
+"""Notes about events that end a level early."""
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY, Note.CLIENT_LOST)
-"""What makes a level another one than was asked for."""
+"""Notes that say the level was not as requested."""
 NOT_AS_ASKED = (*CUTTING, *SPOILING, Note.INTERRUPTED)
 
 
 @frozen
 class Level:
-    """One step of the sweep: the load that was applied and what came of it."""
+    """One level of the sweep: the applied load and its results."""
 
     mode: str  # concurrency or request_rate
     value: float
-    measurement: Measurement | None  # None when no request finished at all
+    measurement: Measurement | None  # None if no request finished
     windows: tuple[WindowFigures, ...]
     is_stable: bool
     is_over_limit: bool
     remarks: tuple[Remark, ...] = ()
-    start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
-    doubt: Doubt | None = None  # only where the figures are not as sure as asked
-    rates: Rates | None = None  # None by concurrency
-    promise: PromiseOutcome | None = None  # only where one was given, and judged level by level
-    host: HostUse | None = None  # None where it was not watched
-    clients: tuple[ClientFigures, ...] = ()  # only where load came from several machines
+    start: StartFigures | None = None  # excluded warm-up of the server
+    doubt: Doubt | None = None  # only if the figures are less precise than requested
+    rates: Rates | None = None  # None for closed load
+    promise: PromiseOutcome | None = None  # only if an SLO was given and judged per level
+    host: HostUse | None = None  # None if not observed
+    clients: tuple[ClientFigures, ...] = ()  # only if the load came from several machines
     name: str = ""  # of a phase of a scenario
-    classes: tuple[ClassFigures, ...] = ()  # where the traffic was of several kinds
-    first_round: StartFigures | None = (
-        None  # only where users started one after the other, before the measurement
-    )
+    classes: tuple[ClassFigures, ...] = ()  # for mixed traffic
+    first_round: StartFigures | None = None  # only after a staggered start of users, before the measurement
 
     def has_remark(self, *notes: Note) -> bool:
-        """Of any of these kinds."""
+        """Return whether there is a remark of any of these kinds."""
         return any(remark.note in notes for remark in self.remarks)
 
     @property
     def is_cut_short(self) -> bool:
-        """Something broke in the middle; what was measured until then counts."""
+        """Whether the level was aborted; the time until then counts."""
         return self.has_remark(*CUTTING)
 
     @property
     def is_given_up(self) -> bool:
-        """The server no longer answered, so nothing more was sent."""
+        """Whether the server stopped answering, so that no more requests were sent."""
         return self.has_remark(Note.SERVER_GONE, Note.NO_ANSWER)
 
     @property
     def is_as_asked(self) -> bool:
-        """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
+        """Whether the load was applied and answered as requested: not aborted, overloaded, or sent too slowly."""
         return not self.has_remark(*NOT_AS_ASKED)
 
     @property
     def is_reported(self) -> bool:
-        """Belongs into summary and CSV."""
+        """Whether the level belongs in the summary and CSV."""
         if self.measurement is None or not self.measurement.request_count:
             return False
         return (self.is_stable or self.is_cut_short) and not self.is_over_limit

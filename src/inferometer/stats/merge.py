@@ -1,4 +1,4 @@
-"""Windows -> Measurement: the merged figures of a level."""
+"""Merged figures of a level: from windows to a Measurement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -49,19 +49,19 @@ Row = TypeVar("Row", Gpu, Queue)
 
 
 class Subject(NamedTuple):
-    """What the windows are of, as far as the figures need to know."""
+    """The subject of the windows, as far as the figures need it."""
 
     model: ModelSpec
     batch: int
     percentile: int | None
     level_start_ns: int
     examples: Mapping[int, str]
-    promise: str = ""  # that requests are held to
-    samples: Sequence[Sample] | None = None  # of the server's metrics; None when they are not collected
+    promise: str = ""  # SLO that requests are judged by
+    samples: Sequence[Sample] | None = None  # of the server's metrics; None if not collected
 
 
 def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> Measurement:
-    """The figures of a window, usually one that many were joined to; `was_reset` as in `counters_were_reset`."""
+    """Compute the figures of a window, usually of several joined ones; `was_reset` as in `counters_were_reset`."""
     count = whole.count
     wanted = _wanted(subject.percentile)
     latency, rate = whole.latency_ns.distribution(wanted), rate_estimate(whole, subject.batch)
@@ -102,7 +102,7 @@ def _streaming(whole: Window) -> Streaming | None:
 
 
 def _arrivals(whole: Window) -> Estimate:
-    """Responses per second, by when they came."""
+    """Return the responses per second, by arrival."""
     in_flight = whole.busy_ns / whole.duration_ns
     return response_rate(flow(whole.arrivals.groups(), whole.ends.groups(), in_flight))
 
@@ -119,7 +119,7 @@ def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:
 
 
 def _sent(whole: Window) -> int:
-    """Requests that went out: some were begun and never had a connection."""
+    """Return the requests sent: some were started and never had a connection."""
     unsent = whole.unsent_count
     if unsent and unsent == whole.ended_count:
         return 0
@@ -127,7 +127,7 @@ def _sent(whole: Window) -> int:
 
 
 def start_figures(whole: Window, subject: Subject) -> StartFigures:
-    """Of what is left out of the measurement."""
+    """Compute the figures of an excluded start."""
     latency = whole.latency_ns.distribution(_wanted(subject.percentile))
     return StartFigures(whole.duration_ns, whole.count, whole.infer_per_s(subject.batch), latency)
 
@@ -137,7 +137,7 @@ def _mean_estimate(latency: Series) -> Estimate:
 
 
 def latency_estimate(window: Window, chosen: int | None) -> Estimate:
-    """Of the mean, or of the chosen percentile."""
+    """Return the estimate of the mean, or of the chosen percentile."""
     latency = window.latency_ns
     if not latency.count:
         return Estimate(0.0)
@@ -147,7 +147,7 @@ def latency_estimate(window: Window, chosen: int | None) -> Estimate:
 
 
 def rate_estimate(window: Window, batch: int) -> Estimate:
-    """Of inferences per second: by work done where a closed load had few rounds, else by ends."""
+    """Return inferences per second: by work done if a closed load had few rounds, otherwise by ends."""
     if window.is_followed and window.lag_ns is None and window.count:
         in_flight = window.busy_ns / window.duration_ns
         if window.count < MANY * in_flight and in_flight > 0:
@@ -159,10 +159,11 @@ def rate_estimate(window: Window, batch: int) -> Estimate:
 
 
 def token_estimate(window: Window) -> Estimate | None:
-    """Of output tokens per second, by when they arrived; None where that is not known.
+    """Return output tokens per second, by arrival; None if unknown.
 
-    Tokens come in events; how many an event has, and which share belongs to answers that end well, finished answers
-    tell."""
+    Tokens arrive in events; finished answers show how many tokens an event has, and which share belongs to successful
+    answers.
+    """
     if not window.is_followed or window.tokens is None or not window.arrivals.count:
         return None
     events = window.ended_events
@@ -205,7 +206,7 @@ def _server(whole: Window, model: ModelSpec) -> ModelStatistics | None:
 
 
 def counters_were_reset(windows: Sequence[Window]) -> bool:
-    """Whether the server began to count from zero in between: then what it did is not known."""
+    """Return whether the server's counters were reset in between, so that its work is unknown."""
     readings = [window.before for window in windows] + [windows[-1].after]
     counters = [reading.counters for reading in readings if reading is not None]
     return any(is_reset(before, after) for before, after in pairwise(counters))
@@ -241,11 +242,11 @@ def _failures(whole: Window, subject: Subject) -> tuple[FailureGroup, ...]:
     )
 
 
-# --- samples of the server's metrics; what was not there is None
+# --- samples of the server's metrics; missing values are None
 
 
 def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
-    """The figures of samples in the order they were taken."""
+    """Compute the figures of samples in the order they were taken."""
     queues = [_queue(*key, rows) for key, rows in _by_key(sample.queues for sample in samples)]
     return ServerMetrics(
         polls=len(samples),
@@ -275,7 +276,7 @@ def gpu_figures(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
 
 
 def _by_key(looks: "Iterable[Mapping[Key, Row]]") -> "list[tuple[Key, list[Row]]]":
-    """What every look has of each key, in the order of the keys."""
+    """Group the rows of all polls by key, sorted."""
     rows: dict[Key, list[Row]] = {}
     for look in looks:
         for key, row in look.items():
@@ -322,7 +323,7 @@ def _first(values: Iterable[int | None]) -> int | None:
 
 
 def _growth(values: Sequence[float | None]) -> float | None:
-    """Of a counter; None with fewer than two values, or when the server was restarted."""
+    """Return the growth of a counter; None with fewer than two values, or after a restart."""
     known = [value for value in values if value is not None]
     if len(known) < 2 or known[-1] < known[0]:
         return None

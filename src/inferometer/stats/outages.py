@@ -1,9 +1,9 @@
-"""When a server was gone, and how long it took until it answered as before. Pure: records in, outages out.
+"""Outages of a server, and its recovery. Pure: records in, outages out.
 
-A server is gone from its last good answer on, when a request after that got no answer at all, and until the next good
-one. Times closer together than a second are one outage: a server that starts answers some requests and loses others.
-It has recovered when `STEADY` good answers in a row took no more than twice as long as the median before it was gone:
-requests that waited for it are slow, and those behind them wait too.
+A server is gone from its last successful answer before an unanswered request until the next successful one. Outages
+less than a second apart are merged: a starting server answers some requests and loses others. It has recovered when
+`STEADY` successful answers in a row took no more than twice the median before the outage: requests that waited for it
+are slow, and those behind them wait too.
 """
 
 from collections import deque
@@ -19,16 +19,16 @@ from inferometer.stats.measurement import Outage
 CLOSE_NS = NS_PER_S
 STEADY = 10
 SLOWER = 2.0
-LEAST_NS = NS_PER_MS  # latencies that differ by less are alike
-BEFORE = 500  # good requests before an outage that say what is usual
-MOST = 100  # that are told apart
+LEAST_NS = NS_PER_MS  # smaller latency differences are ignored
+BEFORE = 500  # successful requests before an outage that define the usual latency
+MOST = 100  # most outages that are kept apart
 LOST = tuple(code for code in status.NO_ANSWER if code != status.CANCELLED)
-"""Ends of requests that a server which is there would have answered."""
+"""Statuses of requests that a running server would have answered."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """An outage that may not be over."""
+    """An outage that may still be in progress."""
 
     gone_ns: int
     noticed_ns: int
@@ -42,7 +42,7 @@ class _Open:
 
 @dataclass(slots=True)
 class OutageWatch:
-    """Follows the requests of one class in the order of their ends, piece by piece."""
+    """Follows the requests of one class piece by piece, in the order of their ends."""
 
     start_ns: int
     _last_good_ns: int = 0
@@ -50,10 +50,12 @@ class OutageWatch:
     _found: list[_Open] = field(default_factory=list)
 
     def add(self, ends_ns: Column, latencies_ns: Column, statuses: Column) -> None:
-        """A row of each for every request."""
+        """Add requests, one row per request."""
         good = statuses == status.OK
         lost = np.isin(statuses, LOST) if not good.all() else ~good
-        if not lost.any() and (not self._found or self._found[-1].recovered_ns):  # the usual case, quickly
+        if not lost.any() and (
+            not self._found or self._found[-1].recovered_ns
+        ):  # fast path for the usual case
             if good.any():
                 self._last_good_ns = int(ends_ns[good][-1])
                 self._latencies.extend(latencies_ns[good][-BEFORE:].tolist())

@@ -1,15 +1,15 @@
-"""Whether a level keeps a promise: kept, broken, or not decided.
+"""Judgement of a level against an SLO: kept, broken or undecided.
 
-A figure with an interval is decided by it: all of it within the limit, or all of it beyond. Where a duration has too
-few requests for an interval, those beyond the limit are counted. A p99 below 50 ms says that less than 1 % of the
-requests take longer, and few requests can already be far too many (binomial test, 2.5 % on either side). A mean is held
-to the share of an exponential distribution that is beyond its mean. Requests wait together: where sections of a run
-differ more than independent requests would, they count as fewer. An answer without a token is one whose first token
-never came. Of throughput sections of the time are counted, half
-of which may be below it. Where nothing failed, errors are kept, however few requests there were.
+A figure with an interval is decided by it: entirely within the limit, or entirely beyond. If a duration has too few
+requests for an interval, those beyond the limit are counted: a p99 below 50 ms means that less than 1 % of the requests
+take longer, and few requests can already be far too many (binomial test, 2.5 % on either side). A mean is compared with
+the share of an exponential distribution beyond its mean. Waits are correlated: if sections of a run differ more than
+independent requests would, their requests count as fewer. An answer without a token counts as one whose first token
+never came. Throughput is judged by sections of the time, half of which may be below it. Without failures, the errors
+term is kept, however few requests there were.
 
-A limit far above the slowest request needs fewer of them: the share of requests beyond a duration is taken to fall at
-least as fast as the duration grows (a Pareto tail of index 1, heavier than any with a mean).
+A limit far above the slowest request needs fewer requests: the share of requests beyond a duration is assumed to fall
+at least as fast as the duration grows (a Pareto tail of index 1, heavier than any with a mean).
 """
 
 import math
@@ -28,17 +28,17 @@ from inferometer.stats.slo import MOST_FAILED, SHARES, Slo, Term
 from inferometer.stats.windows import Window
 
 MEAN_SHARE = 1 / math.e
-LARGEST_SHARE = 0.5  # however far the limit: six requests are the least that decide it
+LARGEST_SHARE = 0.5  # upper bound for distant limits: at least six requests are needed to decide
 SECTIONS = 16
 TOO_FEW = "too few requests"
 INSIDE = "the limit lies inside the interval"
-NOTHING = "no request had it"
+NOTHING = "no request has this figure"
 
 
 def judge(promise: Slo, whole: Window, known: Mapping[str, Estimate]) -> PromiseOutcome:
-    """What the requests of a window, usually one that many were joined to, say about the promise.
+    """Judge the SLO by the requests of a window, usually several joined ones.
 
-    `known` are figures with their intervals by name: throughput, and those of the latency that are computed already.
+    `known` maps names to figures with intervals: throughput, and latency figures that are already computed.
     """
     terms = tuple(_judge_term(term, whole, known) for term in promise.terms)
     verdicts = {term.verdict for term in terms}
@@ -60,21 +60,22 @@ def _judge_term(term: Term, whole: Window, known: Mapping[str, Estimate]) -> Ter
 
 
 def _missing(term: Term, whole: Window) -> int:
-    """Return how many answers ended without the token that the term waits for."""
+    """Return the number of answers that ended without the token that the term limits."""
     if term.figure == "ttft":
         return whole.blank
     return whole.blank + whole.streams.unanswered if term.figure == "ttfo" else 0
 
 
 def _with_missing(term: Term, had: int, missing: int) -> tuple[Keeping, str] | None:
-    """Decide a term by the answers that lack its token alone; None where they are few enough to leave it to the rest.
+    """Decide a term by the answers without its token alone; None if they are few enough to leave it to the rest.
 
-    Hardly any may lack it where a mean is limited, as hardly any request may fail."""
+    If a mean is limited, as few answers may lack the token as requests may fail.
+    """
     total = had + missing
     allowed = MOST_FAILED if term.share is None else term.share
     if missing <= allowed * total:
         return None
-    what = "were empty" if term.figure == "ttft" else "were empty or ended within their reasoning"
+    what = "were empty" if term.figure == "ttft" else "were empty or ended while still reasoning"
     reason = f"{missing:,} of {total:,} answers {what}"
     is_proven = not had or at_least(missing, total, allowed) < SIDE
     return ("broken" if is_proven else "undecided"), reason
@@ -95,7 +96,7 @@ def _durations(term: Term, whole: Window) -> Series | None:
 
 
 def _share(term: Term, whole: Window) -> Estimate | None:
-    """Of requests that failed, or that were good enough. Where none failed, or all were good and all must be, it has no
+    """Return the share of failed or good requests. If none failed, or all were good and all must be, it has no
     interval: there is nothing to judge."""
     failed = whole.failed_count
     if term.figure == "errors" and whole.ended_count:
@@ -107,7 +108,7 @@ def _share(term: Term, whole: Window) -> Estimate | None:
 
 
 def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], missing: int) -> Estimate | None:
-    """Return the figure; a percentile counts the answers that lack it as slower than all others."""
+    """Return the figure; percentiles count answers without it as slower than all others."""
     if not durations.count:
         return None
     if term.figure == "latency" and term.name in known:
@@ -122,7 +123,7 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
     if found is None:
         return "undecided", NOTHING
     if term.figure == "errors" and found.value == 1:
-        return "broken", ""  # every request failed, however few they were
+        return "broken", ""  # every request failed, however few there were
     if found.limits is not None:
         within = [term.is_within(end) for end in found.limits]
         return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
@@ -148,7 +149,7 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
 
 
 class _Sections(NamedTuple):
-    """Of requests that follow each other: how many, their durations added up, and how many are beyond the limit."""
+    """Consecutive requests by section: their number, total duration, and the number beyond the limit."""
 
     sizes: NDArray[np.float64]
     totals: NDArray[np.float64]
@@ -157,13 +158,13 @@ class _Sections(NamedTuple):
 
 
 def _is_proven(parts: _Sections, share: float, *, is_within: bool) -> bool:
-    """Whether so few requests beyond the limit, or so many, are hardly a matter of chance."""
+    """Return whether chance is an unlikely reason for this number of requests beyond the limit."""
     beyond, total = float(parts.beyond.sum()), float(parts.sizes.sum())
     part = beyond / total
     alike = _dispersion(parts.beyond - parts.sizes * part, parts.sizes, part * (1 - part))
     if not is_within:
         return at_least(beyond / alike, total / alike, share) < SIDE
-    # Slow requests come in shorter groups than latency remembers; their own are only known once some are slow.
+    # Slow requests come in shorter groups than latency is correlated; their own groups are unknown until some are slow.
     mean = float(parts.totals.sum()) / total
     waiting = _dispersion(parts.totals - parts.sizes * mean, parts.sizes, parts.variance)
     alike = max(alike, math.sqrt(waiting))
@@ -175,7 +176,7 @@ def _sections(term: Term, durations: Series, missing: int) -> _Sections:
     if durations.is_exact:
         pieces = np.array_split(durations.values(), max(1, min(SECTIONS, durations.count // 2)))
         rows = [(len(piece), piece.sum(), (~term.is_each_within(piece)).sum()) for piece in pieces]
-    else:  # of a sketch only bins are known: all of the one that the limit is in counts as within
+    else:  # a sketch has only bins: the whole bin that contains the limit counts as within
         sketches = durations.pieces()
         rows = [(part.count, part.total, part.count - part.up_to(round(term.limit))) for part in sketches]
     sizes, totals, beyond = np.array(rows, dtype=np.float64).T
@@ -184,7 +185,7 @@ def _sections(term: Term, durations: Series, missing: int) -> _Sections:
 
 
 def _rates(term: Term, whole: Window, value: float) -> _Sections:
-    """Whether each section of the time has a rate beyond the limit."""
+    """Return which sections of the time have a rate beyond the limit."""
     ends = whole.ends.groups()
     number = max(1, min(SECTIONS, whole.count // 2))
     edges = np.linspace(0, whole.duration_ns / NS_PER_US, number + 1)
@@ -195,7 +196,7 @@ def _rates(term: Term, whole: Window, value: float) -> _Sections:
 
 
 def _dispersion(rests: NDArray[np.float64], sizes: NDArray[np.float64], variance: float) -> float:
-    """How many times as much sections differ as they would if requests were independent, with this variance each."""
+    """Return how many times more sections vary than independent requests with this variance would."""
     if len(rests) < 2 or variance == 0:
         return 1.0
     return max(1.0, float(rests @ rests) / (len(rests) - 1) / (float(sizes.mean()) * variance))

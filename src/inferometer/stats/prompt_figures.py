@@ -1,26 +1,26 @@
-"""What a result says of the prompts that were sent."""
+"""Figures of the prompts that were sent."""
 
 from inferometer.base.frozen import frozen
 
 
 @frozen
 class PromptFigures:
-    """Of all requests of a run that ended. Tokens are those of the texts, without what a server adds."""
+    """Prompts of all requests of a run that ended. Tokens are those of the texts, without additions by the server."""
 
-    tokenizer: str  # its file, or `words`
-    is_exact: bool  # counted with the tokenizer; else a word counts as a token
-    asked: str  # lengths of the prompts; empty where they were given
-    asked_output: str  # lengths of the answers; empty where none was asked for
-    prefix_tokens: int  # of the text that is shared
-    prefixes: int  # how many such texts there were
-    is_unique: bool  # every request had a start of its own
+    tokenizer: str  # file name, or `words`
+    is_exact: bool  # counted with the tokenizer; otherwise a word counts as a token
+    asked: str  # requested prompt lengths; empty if prompts were given
+    asked_output: str  # requested answer lengths; empty if none
+    prefix_tokens: int  # of the shared text
+    prefixes: int  # number of shared texts
+    is_unique: bool  # every request had its own beginning
     requests: int
-    different: int  # rendered requests that were sent, once or many times
+    different: int  # distinct rendered requests that were sent
     tokens: int
     mean: float
     p50: int
     p99: int
-    cacheable: int  # tokens in common with the beginning of an earlier request
+    cacheable: int  # tokens shared with the beginning of an earlier request
 
     @property
     def cacheable_share(self) -> float:

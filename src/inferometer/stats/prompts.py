@@ -1,11 +1,11 @@
-"""The prompts that were sent: their lengths, and how much of them a cache of prefixes could have known.
+"""Prompts that were sent: their lengths, and how much of them a prefix cache could have served.
 
-Tokens that a prompt shares with the beginning of an earlier one could have been cached. Over all prompts together those
-are all tokens but the nodes of the tree that the prompts form, whatever their order: a node is a token that is new
-after what stands before it. Neighbours among the sorted texts share the longest beginnings, which gives the nodes.
+Tokens that a prompt shares with the beginning of an earlier one could have been cached. Over all prompts, these are all
+tokens except the nodes of the prefix tree that the prompts form, in any order: a node is a token that is new after the
+text before it. Neighbours among the sorted texts share the longest prefixes, which gives the nodes.
 
-Unique starts are numbers that count up, the lowest digit first. Of n of them in base b, at most b^d differ in their
-first d digits, so the others share those: a token or two of each, which no cache of blocks can use.
+Unique beginnings are numbers that count up, lowest digit first. Of n of them in base b, at most b^d differ in their
+first d digits, so the others share those: a token or two each, which no block cache can use.
 """
 
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ from inferometer.stats.prompt_figures import PromptFigures
 
 @dataclass(frozen=True, slots=True)
 class AskedPrompts:
-    """What was asked of the prompts, as `PromptFigures` has it."""
+    """Requested properties of the prompts, as in `PromptFigures`."""
 
     asked: str = ""
     asked_output: str = ""
@@ -43,7 +43,7 @@ class SentPrompt:
 def prompt_figures(
     asked: AskedPrompts, sent: Sequence[SentPrompt], tokenizer: Tokenizer, base: int
 ) -> PromptFigures | None:
-    """None where nothing was sent that has a text; `base` is that of the unique starts, 0 without."""
+    """Compute the figures; None if no text was sent. `base` is that of the unique beginnings, 0 without."""
     count = cache(tokenizer.count)
     sent = [row for row in sent if row.count and (row.text.before or row.text.start)]
     if not sent:
@@ -61,7 +61,7 @@ def prompt_figures(
 def described_figures(
     asked: AskedPrompts, sent: Sequence[tuple[TraceTokens, int]], tokenizer: Tokenizer
 ) -> PromptFigures | None:
-    """Of prompts that a trace describes, with how often each was sent: no text has to be read for it."""
+    """Compute the figures of prompts described by a trace and how often each was sent, without reading any text."""
     sent = [(prompt, times) for prompt, times in sent if times]
     if not sent:
         return None
@@ -96,7 +96,7 @@ def _figures(
 
 
 def _new_tokens(sent: Sequence[SentPrompt], base: int, count: Callable[[str], int]) -> int:
-    """Of each request those behind what it has in common with an earlier one."""
+    """Count the tokens of each request that follow its common beginning with an earlier one."""
     new = tree_tokens({row.text.before for row in sent}, count)
     groups: dict[tuple[str, int], list[SentPrompt]] = defaultdict(list)
     for row in sent:
@@ -106,7 +106,7 @@ def _new_tokens(sent: Sequence[SentPrompt], base: int, count: Callable[[str], in
         sends = Counter({row.text.after: row.count for row in rows})
         requests = sends.total()
         behind = sum(count(after) * times for after, times in sends.items())
-        # As many numbers as there are, with every text: what is sent beyond that has been sent before.
+        # One of every number with every text: requests beyond that are repetitions.
         most = base**digits * len(rows)
         new += sum(min(requests, base**digit) for digit in range(1, digits + 1))
         new += round(behind * min(1.0, most / requests))
@@ -114,15 +114,15 @@ def _new_tokens(sent: Sequence[SentPrompt], base: int, count: Callable[[str], in
 
 
 def tree_tokens(texts: Iterable[str], count: Callable[[str], int]) -> int:
-    """Tokens of the tree that the texts form."""
+    """Count the tokens of the prefix tree that the texts form."""
     ordered = sorted(texts)
     shared = sum(count(_common(one, other)) for one, other in pairwise(ordered))
     return sum(map(count, ordered)) - shared
 
 
 def _common(one: str, other: str) -> str:
-    """The beginning that both have, up to the end of a word; texts without blanks have no words."""
-    same, other_than = 0, min(len(one), len(other)) + 1  # so many characters are the same, so many are not
+    """Return the common prefix, up to the end of a word; texts without white space have no words."""
+    same, other_than = 0, min(len(one), len(other)) + 1  # lengths that are equal and different
     while other_than - same > 1:
         middle = (same + other_than) // 2
         if one[:middle] == other[:middle]:

@@ -1,7 +1,7 @@
-"""The server's counters beside our own: how many requests of ours had ended when they were read.
+"""The server's counters compared with our own: how many of our requests had ended when they were read.
 
-A reading was made somewhere between the moment it was asked for and the moment it came. What we know of our own
-requests at both moments bounds what the server can have counted of them.
+A reading happened at some time between its request and its reply. The number of our requests at both times bounds what
+the server can have counted.
 """
 
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ from inferometer.records.records import Column
 
 @dataclass(slots=True)
 class CounterReading:
-    """Counters, and our requests since the level began."""
+    """A reading of the counters, with our own counts since the level began."""
 
     counters: Snapshot
     asked_ns: int
     answered_ns: int
-    ended: int  # when it was asked for
-    ended_after: int  # when it came
+    ended: int  # when it was requested
+    ended_after: int  # when it arrived
     failed: int  # of `ended_after`
-    outstanding: int = 0  # at most, until it came
+    outstanding: int = 0  # largest number until it arrived
 
     @property
     def span_ns(self) -> int:
@@ -35,9 +35,9 @@ class CounterReading:
 
 
 def bounds(before: CounterReading, after: CounterReading) -> tuple[int, int]:
-    """The fewest and the most requests of ours that the server can have counted between two readings.
+    """Return the fewest and the most of our requests that the server can have counted between two readings.
 
-    A failed request may be counted or not; one that is outstanding may be, one that has just ended may not yet.
+    A failed or outstanding request may be counted or not; one that has just ended may not be counted yet.
     """
     slack = before.outstanding + after.outstanding
     fewest = after.ended - before.ended_after - (after.failed - before.failed) - slack
@@ -45,8 +45,8 @@ def bounds(before: CounterReading, after: CounterReading) -> tuple[int, int]:
 
 
 def waiting(before: CounterReading | None, after: CounterReading | None) -> float | None:
-    """Requests in the server's queues between two readings, on average: by Little's law, the time that all of them
-    waited over the time that passed. None where it was not read, or where its counters began anew."""
+    """Return the mean number of requests in the server's queues between two readings, by Little's law: total waiting
+    time over elapsed time. None if not read, or if the counters were reset."""
     if before is None or after is None or after.middle_ns <= before.middle_ns:
         return None
     queued_ns = sum(row.queue_ns for row in after.counters.values())
@@ -56,16 +56,16 @@ def waiting(before: CounterReading | None, after: CounterReading | None) -> floa
 
 @dataclass(slots=True)
 class CounterReadings:
-    """Counts our requests of a level for readings that were just made."""
+    """Counts our requests of a level for recent readings."""
 
     _ended: int = 0
     _failed: int = 0
     _outstanding: int = 0
-    # Of these, requests that ended before they came may still be missing.
+    # Requests that ended before these readings arrived may still be missing.
     _fresh: list[CounterReading] = field(default_factory=list)
 
     def begin(self, counters: Snapshot, asked_ns: int, answered_ns: int) -> CounterReading:
-        """A new one. All requests that were added ended before it was asked for."""
+        """Start a reading. All requests added so far ended before it was requested."""
         reading = CounterReading(
             counters, asked_ns, answered_ns, self._ended, self._ended, self._failed, self._outstanding
         )
@@ -73,7 +73,7 @@ class CounterReadings:
         return reading
 
     def add(self, ends_ns: Column, statuses: Column, seen_ns: int, outstanding: int) -> None:
-        """All requests that ended up to `seen_ns` and were not added before."""
+        """Add all requests that ended up to `seen_ns` since the last call."""
         is_failed = statuses != status.OK
         self._outstanding = max(self._outstanding, outstanding)
         for reading in self._fresh:

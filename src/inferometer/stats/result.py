@@ -1,4 +1,4 @@
-"""A whole run as one value and one file: every report can be made again from it."""
+"""A whole run as one value and one file, from which every report can be reproduced."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ from inferometer.stats.prompt_figures import PromptFigures
 
 @frozen
 class JudgedLoad:
-    """A load of a search, and what all its measurements together say."""
+    """A load of a search, judged by all its measurements together."""
 
     load: float
     verdict: str  # kept, broken or undecided
-    # Terms of the promise that are beyond their limit, of an undecided one as measured.
+    # Terms of the SLO beyond their limit; for an undecided load, as measured.
     broken: tuple[str, ...] = ()
 
 
@@ -29,62 +29,62 @@ class JudgedLoad:
 class Finding:
     """The highest load that meets an SLO.
 
-    With `confidence`, the load at which the promise begins to be broken lies between `low` and `high` with that
+    With `confidence`, the load at which the SLO begins to be violated lies between `low` and `high` with that
     probability. Results of 0.1 have none: their ends are loads that passed or failed one short try.
     """
 
     promise: str
     mode: str  # request_rate or concurrency
-    value: float  # the estimate, at most 10 % above `low`; 0 where no load is known to meet the SLO
-    low: float  # 0 where no load is known to keep the promise
-    high: float | None  # None where no load is known to break it
-    limited_by: str  # what broke first
-    knee: float  # the most load up to `value` at which latency was still less than twice that of the lightest
+    value: float  # the estimate, at most 10 % above `low`; 0 if no load is known to meet the SLO
+    low: float  # 0 if no load is known to meet the SLO
+    high: float | None  # None if no load is known to violate it
+    limited_by: str  # the first violated term
+    knee: float  # highest load up to `value` with less than twice the latency of the lightest
     confidence: float | None = None
     judged: tuple[JudgedLoad, ...] = ()  # by load
-    needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
+    needed_s: float = 0.0  # duration that a search would need to decide more; 0 if this one was long enough
 
     def nearest(self, loads: Iterable[float]) -> float | None:
-        """Of loads that were measured, the highest up to the estimate, or else the lowest."""
+        """Return the highest measured load up to the estimate, or else the lowest."""
         known = sorted(loads)
         return max((load for load in known if load <= self.value), default=known[0] if known else None)
 
     @property
     def is_broken_at_once(self) -> bool:
-        """The SLO is broken at the lightest load that was tried."""
+        """Whether the lightest load tried violates the SLO."""
         lightest = min(self.judged, key=lambda row: row.load, default=None)
         return lightest is None or lightest.verdict == "broken"
 
 
 @frozen
 class Account:
-    """Where every request of a run is: in a level's figures, left out of them, or cut off at the end.
+    """Account of every request of a run: in a level's figures, left out of them, or dropped at the end.
 
     sent == good + failed + empty + left_out_good + left_out_failed + withdrawn + cut_off.
 
     A server cannot have seen more requests than sent - unsent + resent.
     """
 
-    sent: int  # requests that were begun, as the workers count them
-    good: int  # in the levels' figures, as are the next two
+    sent: int  # requests started, as counted by the workers
+    good: int  # in the levels' figures, like the next two
     failed: int
-    empty: int  # streams that ended well without a response
-    left_out_good: int  # ended in a warm-up, between levels, in windows that do not count, or after the last
+    empty: int  # successful streams without a response
+    left_out_good: int  # ended in a warm-up, between levels, in excluded windows, or after the last level
     left_out_failed: int
-    cut_off: int  # still running at the end: cancelled
-    unsent: int  # of all that failed or were cut off: no byte went out, since no connection was made
-    resent: int  # times a request was sent again: the server had closed the connection or refused it
-    withdrawn: int = 0  # cancelled by the client because it was asked to, in the levels' figures or left out
+    cut_off: int  # still in flight at the end: cancelled
+    unsent: int  # of all failed or dropped: nothing was sent, because no connection was made
+    resent: int  # repeated sends because the server had closed the connection or refused the request
+    withdrawn: int = 0  # cancelled by the client on request, in the levels' figures or left out
 
     @property
     def is_complete(self) -> bool:
-        """Every request is in a count; after the death of a worker those that it carried are not."""
+        """Whether every request is accounted for; requests of a worker that died are not."""
         ended = self.good + self.failed + self.empty + self.left_out_good + self.left_out_failed
         return self.sent == ended + self.withdrawn + self.cut_off
 
 
 def account(levels: Sequence[Level], totals: Totals) -> Account:
-    """Of a run with these levels, by workers with these totals."""
+    """Return the account of a run with these levels and worker totals."""
     found = [level.measurement for level in levels if level.measurement is not None]
     good = sum(row.request_count for row in found)
     failed = sum(row.failed_count for row in found)
@@ -110,7 +110,7 @@ def _is_rows(value: object, *names: str) -> bool:
 
 
 def _is_configuration(value: object) -> bool:
-    """As far as the steps of an ensemble are read from it."""
+    """Return whether the parts that describe ensemble steps are valid."""
     if not isinstance(value, Mapping):
         return value is None
     schedule = value.get("ensemble_scheduling")
@@ -138,7 +138,8 @@ _COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
 
 @frozen
 class Result(Answer):
-    """`asked` is what the user typed, `effective` what ran; neither ever holds a header's value or a key."""
+    """Result of a run. `asked` are the user's options, `effective` those that ran; neither contains header values or
+    keys."""
 
     kind: ClassVar[str] = "result"
     schema: ClassVar[int] = 1
@@ -155,28 +156,28 @@ class Result(Answer):
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
-    account: Account | None = None  # known when the load is over
-    prompts: PromptFigures | None = None  # of servers that read text
-    scenario: Mapping[str, Any] | None = None  # as it was read, where classes of traffic went through phases
+    account: Account | None = None  # set when the load is over
+    prompts: PromptFigures | None = None  # for servers that read text
+    scenario: Mapping[str, Any] | None = None  # as read, if traffic classes went through phases
 
     def __post_init__(self) -> None:
-        """What reports compute with is what it was written as; all the rest of the mappings is only shown."""
+        """Validate the values that reports compute with; the rest of the mappings is only displayed."""
         for name, fields in _COMPUTED.items():
             found = getattr(self, name)
             for key, fits in fields.items():
                 if key in found and not fits(found[key]):
-                    raise ValueError(f"{name}.{key} is of the wrong kind")
+                    raise ValueError(f"{name}.{key} has the wrong type")
 
     @property
     def failed_share(self) -> float:
-        """Of all requests measured, at any level."""
+        """Share of failures among all measured requests, at any level."""
         found = [level.measurement for level in self.levels if level.measurement is not None]
         failed = sum(row.failed_count for row in found)
         total = failed + sum(row.request_count for row in found)
         return failed / total if total else 0.0
 
     def fails_too_often(self, most: float) -> bool:
-        """Whether a larger share failed than is acceptable; where that is none, a promise about errors decides."""
+        """Return whether more requests failed than acceptable; if that is none, an SLO on errors decides."""
         is_promised = any(level.promise is not None and level.promise.limits_errors for level in self.levels)
         if most == 0 and any(_limits_errors(row) for level in self.levels for row in level.classes):
             return any(_has_failures(level) for level in self.levels)
@@ -184,7 +185,7 @@ class Result(Answer):
 
     @property
     def failed_visits_share(self) -> float:
-        """Of all visits: one may fail of itself, while all its requests are good."""
+        """Share of failures among all visits: one may fail by itself although all its requests succeeded."""
         classes = [row.measurement for level in self.levels for row in level.classes if row.steps]
         found = [row for row in classes if row is not None]
         failed = sum(row.failed_count for row in found)
@@ -193,12 +194,12 @@ class Result(Answer):
 
     @property
     def breaks_promise(self) -> bool:
-        """At any level, to all traffic or to a class of it."""
+        """Whether any level violates an SLO, for all traffic or for a class."""
         return "broken" in self._promise_verdicts
 
     @property
     def leaves_promise_open(self) -> bool:
-        """No SLO is broken, and whether one is met could not be decided."""
+        """Whether no SLO is violated, but at least one is undecided."""
         return not self.breaks_promise and "undecided" in self._promise_verdicts
 
     @property
@@ -208,23 +209,23 @@ class Result(Answer):
         return {promise.verdict for promise in promises if promise is not None}
 
     def to_pandas(self, *, requests: bool = False) -> Any:
-        """The levels as a table of pandas, if it is installed: a row each, with units in the names of the columns.
+        """Return the levels as a pandas DataFrame: one row each, with units in the column names.
 
-        With `requests`, those that were exported (`profile_export`), from their file.
+        With `requests`, return the exported requests (`profile_export`) instead.
         """
         return frame("pandas", self.levels, self._exported() if requests else None)
 
     def to_polars(self, *, requests: bool = False) -> Any:
-        """The same as a table of polars."""
+        """Return the levels or requests as a polars DataFrame."""
         return frame("polars", self.levels, self._exported() if requests else None)
 
     def _exported(self) -> str:
         path = str(self.asked.get("profile_export") or "")
         if not Path(path).is_file():
             raise UsageError(
-                f"the requests of this run are in no file: '{path}'"
+                f"the export file of this run does not exist: '{path}'"
                 if path
-                else "the requests were not kept",
+                else "the requests of this run were not exported",
                 remedy="measure with profile_export='requests.json'",
             )
         return path
@@ -235,7 +236,7 @@ def _limits_errors(row: ClassFigures) -> bool:
 
 
 def _has_failures(level: Level) -> bool:
-    """Whether requests failed of classes whose own SLO does not limit errors; those that do are judged by it."""
+    """Return whether requests failed in classes whose own SLO does not limit errors; others are judged by their SLO."""
     if not level.classes:
         return level.measurement is not None and level.measurement.failed_count > 0
     judged = [row.measurement for row in level.classes if not _limits_errors(row)]

@@ -1,14 +1,15 @@
-"""Durations in the order of their ends: each of them while they are few, sketches of pieces when they are very many.
+"""Durations in the order of their ends: stored individually while they are few, as sketches of pieces when they are
+many.
 
-Memory must not grow with the length of a run. Up to `EXACT` values are kept as they are. Of more, each piece of values
-that follow each other becomes a sketch; when there are too many pieces, neighbours are joined.
+Memory must not grow with the length of a run. Up to `EXACT` values are stored individually. Beyond that, each piece of
+consecutive values becomes a sketch; if there are too many pieces, neighbours are merged.
 
-A sketch is a histogram whose bins are all as wide in proportion. A bin holds the values that share their first twelve
-binary digits, so none is wider than 1/2048 of its values: 0.05 %. Whole numbers below 4096 have a bin each. That is how
-floating point numbers are written, so the bin of a value is the front of its bits. Only bins that hold something are
-kept. Count, sum, squares, least and greatest are exact.
+A sketch is a histogram whose bins have the same relative width. A bin holds the values that share their first twelve
+binary digits, so none is wider than 1/2048 of its values: 0.05 %. Whole numbers below 4096 have a bin each. Floating
+point numbers are encoded in the same way, so the bin of a value is the front of its bits. Only non-empty bins are
+stored. Count, sum, squares, minimum and maximum are exact.
 
-Percentiles have one definition everywhere: the nearest value to p/100 of the way (`rank`).
+Percentiles have one definition everywhere: the value nearest to p/100 of the way (`rank`).
 """
 
 import math
@@ -26,12 +27,12 @@ Durations = NDArray[np.int64]
 PERCENTILES = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 BINS_PER_OCTAVE = 16  # of a histogram: bounds 4 % apart
 WIDE = 1 << 16  # bins between the first and the last
-DIGITS = 11  # of a value after its first one
-_SHIFT = 52 - DIGITS  # bits of a 64-bit floating point number that are left out
+DIGITS = 11  # binary digits of a value after the first
+_SHIFT = 52 - DIGITS  # dropped bits of a 64-bit floating point number
 
 
 def rank(p: float, count: int) -> int:
-    """Index of percentile `p` among `count` sorted values: the nearest one to p/100 of the way."""
+    """Return the index of percentile `p` among `count` sorted values: the one nearest to p/100 of the way."""
     return math.floor(p / 100 * (count - 1) + 0.5)
 
 
@@ -42,7 +43,7 @@ def percentile(durations: Durations, p: float) -> int:
 
 @frozen
 class Sketch:
-    """Of at least one value, none below zero."""
+    """Histogram of at least one value, none negative."""
 
     count: int
     total: int
@@ -53,19 +54,19 @@ class Sketch:
     counts: Durations  # in each of them
 
     def at(self, index: int) -> int:
-        """The value of this rank, from 0: within its bin, as if those in it were spread evenly."""
+        """Return the value of this rank, counted from 0, interpolated within its bin."""
         place, before = self._find(index)
         low, high = self._edges(place)
         part = (index - before + 0.5) / int(self.counts[place])
         return min(max(round(low + part * (high - low)), self.least), self.greatest)
 
     def around(self, index: int) -> tuple[int, int]:
-        """Between which two values the one of this rank lies."""
+        """Return the bounds of the value of this rank."""
         low, high = self._edges(self._find(index)[0])
         return max(low, self.least), min(high, self.greatest)
 
     def up_to(self, value: int) -> int:
-        """How many lie in the bin of this value and in those below."""
+        """Count the values in the bin of this value and in those below."""
         place = int(np.searchsorted(self.bins, _bins(np.array([value]))[0], side="right"))
         return int(self.counts[:place].sum())
 
@@ -73,19 +74,19 @@ class Sketch:
         return _histogram(_lowest(self.bins), self.counts)
 
     def _find(self, index: int) -> tuple[int, int]:
-        """The place of the bin that holds this rank, and how many values are in those before."""
+        """Return the position of the bin that holds this rank, and the number of values before it."""
         ranks = np.cumsum(self.counts)
         place = int(np.searchsorted(ranks, index, side="right"))
         return place, int(ranks[place] - self.counts[place])
 
     def _edges(self, place: int) -> tuple[int, int]:
-        """The least and the greatest whole number of a bin."""
+        """Return the smallest and the largest whole number of a bin."""
         low, after = _lowest(self.bins[place] + np.arange(2, dtype=np.int32)).tolist()
         return low, max(after - 1, low)
 
 
 def sketch(values: Durations) -> Sketch:
-    """Of at least one value."""
+    """Build the sketch of at least one value."""
     bins, counts = _counted(_bins(values))
     distances = values - values.mean()
     return Sketch(
@@ -100,7 +101,7 @@ def sketch(values: Durations) -> Sketch:
 
 
 def _counted(found: Durations, weights: Durations | None = None) -> tuple[NDArray[np.int32], Durations]:
-    """The bins in order, and how many values each has. Few bins in a wide range, as when one value is 0, are sorted."""
+    """Return the bins in order with their counts. Few bins in a wide range, as with a single 0, are sorted."""
     first, last = int(found.min()), int(found.max())
     if last - first > WIDE:
         used, places = np.unique(found, return_inverse=True)
@@ -112,7 +113,7 @@ def _counted(found: Durations, weights: Durations | None = None) -> tuple[NDArra
 
 
 def join(parts: list[Sketch]) -> Sketch:
-    """Of the values of all parts, at least one."""
+    """Merge at least one sketch."""
     if len(parts) == 1:
         return parts[0]
     bins, counts = _counted(
@@ -145,20 +146,20 @@ def _bins(values: Durations) -> Durations:
 
 
 def _lowest(bins: NDArray[np.int32]) -> Durations:
-    """The least whole number of each bin; narrow bins hold only one, or none."""
+    """Return the smallest whole number of each bin; narrow bins hold only one, or none."""
     return np.ceil((bins.astype(np.int64) << _SHIFT).view(np.float64)).astype(np.int64)
 
 
-EXACT = 1 << 19  # values of a series that are kept as they are
+EXACT = 1 << 19  # values of a series that are stored individually
 PIECES = 256  # most sketches of a series whose order matters
 _LEAST = 1 << 12  # values of a piece
-_ALL = 1 << 62  # the same, where one is enough
-_WAITING = 1 << 15  # values that become sketches at a time
-_MANY = 256  # arrays that wait to be put together
+_ALL = 1 << 62  # size of a piece if one is enough
+_WAITING = 1 << 15  # values converted to sketches at a time
+_MANY = 256  # arrays waiting to be concatenated
 
 
 class Series:
-    """Grows at its end. Where the order does not matter, one piece is enough."""
+    """A series that grows at its end. One piece is enough if the order does not matter."""
 
     __slots__ = ("_most", "_raw", "_size", "_sketches", "held")
 
@@ -167,14 +168,14 @@ class Series:
         self._size = _LEAST if pieces > 1 else _ALL  # of a piece
         self._raw: list[Durations] = []
         self._sketches: list[Sketch] = []
-        self.held = 0  # values that are kept as they are; they come after those of the sketches
+        self.held = 0  # values stored individually, after those of the sketches
         if values is not None:
             self.append(values)
 
     def append(self, values: Durations) -> None:
         if not len(values):
             return
-        # A view would keep all of its table.
+        # A view would keep its whole table alive.
         self._raw.append(values if values.base is None else values.copy())
         self.held += len(values)
         if self.held > (_WAITING if self._sketches else EXACT):
@@ -183,7 +184,7 @@ class Series:
             self.values()
 
     def condense(self, pieces: int) -> None:
-        """Keep sketches only, and so many at most."""
+        """Keep only sketches, at most `pieces` of them."""
         self._most = min(self._most, pieces)
         if self._most == 1:
             self._size = _ALL
@@ -220,17 +221,17 @@ class Series:
         return not self._sketches
 
     def values(self) -> Durations:
-        """Those that are kept as they are."""
+        """Return the values stored individually."""
         if len(self._raw) != 1:
             self._raw = [np.concatenate(self._raw) if self._raw else np.empty(0, dtype=np.int64)]
         return self._raw[0]
 
     def pieces(self) -> list[Sketch]:
-        """All values, as sketches."""
+        """Return all values as sketches."""
         return [*self._sketches, *([sketch(self.values())] if self.held else [])]
 
     def sorted(self) -> "Sorted":
-        """For reading values by their rank; of at least one value."""
+        """Return at least one value sorted, for access by rank."""
         return Ordered(np.sort(self.values())) if self.is_exact else join(self.pieces())
 
     @property
@@ -250,13 +251,13 @@ class Series:
         return math.isqrt(int(squares) // (self.count - 1))
 
     def percentile(self, p: float) -> int:
-        """0 when there are no values."""
+        """Return a percentile; 0 without values."""
         if self.is_exact:
             return percentile(self.values(), p) if self.held else 0
         return join(self.pieces()).at(rank(p, self.count))
 
     def last(self, count: int) -> "Series":
-        """The last values, this many of them, or a few more where there are only sketches."""
+        """Return the last `count` values, or a few more if there are only sketches."""
         found = Series(pieces=self._most)
         if self.is_exact:
             found.append(self.values()[-count:])
@@ -267,7 +268,7 @@ class Series:
         return found
 
     def distribution(self, more: Iterable[float] = ()) -> Distribution:
-        """All figures, with these percentiles besides the usual ones."""
+        """Compute all figures, with these percentiles besides the usual ones."""
         if not self.count:
             return Distribution(0, 0, 0, 0, 0, ())
         whole = self.sorted()
@@ -283,7 +284,7 @@ class Series:
 
 
 class Ordered:
-    """At least one value, in order: what a sketch is, exactly."""
+    """At least one value in order: the exact counterpart of a sketch."""
 
     __slots__ = ("_values", "count", "greatest", "least")
 
@@ -306,7 +307,7 @@ Sorted = Ordered | Sketch
 
 
 def joined(parts: Sequence[Series]) -> Series:
-    """One after the other, as one series; the parts stay as they are."""
+    """Concatenate series into one; the parts are not modified."""
     if len(parts) == 1:
         return parts[0]
     whole = Series(pieces=PIECES)
@@ -319,16 +320,16 @@ def joined(parts: Sequence[Series]) -> Series:
 
 
 def _squares(durations: Durations, centre: int) -> float:
-    """Of the distances to the centre, added up."""
+    """Sum the squared distances to the centre."""
     total = 0.0
-    for start in range(0, len(durations), 1 << 20):  # in blocks: a long run must not be held three times
+    for start in range(0, len(durations), 1 << 20):  # in blocks: a long run must not be in memory three times
         block = (durations[start : start + (1 << 20)] - centre).astype(np.float64)
         total += float(block @ block)
     return total
 
 
 def _histogram(ordered: Durations, counts: Durations | None = None) -> tuple[tuple[int, int], ...]:
-    """Counts below bounds that grow by a constant factor, empty ones left out; `counts` of each value, if not one."""
+    """Count values below bounds that grow by a constant factor, without empty bins; `counts` weights each value."""
     low, high = max(int(ordered[0]), 1), max(int(ordered[-1]), 1)
     first = math.floor(math.log2(low) * BINS_PER_OCTAVE)
     last = math.ceil(math.log2(high) * BINS_PER_OCTAVE) + 1

@@ -1,12 +1,11 @@
-"""A promise about a load, such as `p99<50ms, errors<0.1%, throughput>100`, or of text `ttft<200ms, tpot<20ms`.
+"""SLOs of a load, such as `p99<50ms, errors<0.1%, throughput>100`, or for text `ttft<200ms, tpot<20ms`.
 
 Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `tpot` and `gap` without a
-percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` that to the first token of the answer
-itself where the model reasons before; an answer without such a token breaks any limit of them. `tpot` is the mean time
-between the tokens of an answer, `gap` every single one of these times. `itl` and `tbt` are other names of `tpot`, `e2e`
-is one of `latency`, `ttfa` one of `ttfo`. The limits of time are also what each single request is held to, whatever
-their percentile (its longest gap to that of `gap`): requests that keep all of them are the goodput, and `goodput>95%`
-limits their share.
+percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` the time to the first token of the answer
+itself if the model reasons first; an answer without such a token violates any limit on them. `tpot` is the mean time
+between the tokens of an answer, `gap` every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
+an alias of `latency`, `ttfa` of `ttfo`. The time limits also apply to each single request, whatever their percentile
+(`gap` to its longest gap): requests that meet all of them are the goodput, and `goodput>95%` limits their share.
 """
 
 import re
@@ -24,11 +23,11 @@ from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import PERCENTILES, Durations
 from inferometer.stats.streams import answers_ns, between_ns, longest_gaps_ns
 
-STREAMED = ("ttft", "ttfo", "tpot", "gap")  # only streams have them
-NEVER_NS = 10**14  # stands for a first token that never came; sums of many fit into 64 bits
+STREAMED = ("ttft", "ttfo", "tpot", "gap")  # only streams have these
+NEVER_NS = 10**14  # represents a first token that never came; sums of many fit into 64 bits
 TIMES = ("latency", *STREAMED)
 SHARES = ("errors", "goodput")
-MOST_FAILED = 0.001  # share of requests that may fail where a promise does not say
+MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
 _TIME_UNITS = {
     "ms": NS_PER_MS, "us": NS_PER_US, "s": NS_PER_S, "µs": NS_PER_US, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S,
 }  # fmt: skip
@@ -38,7 +37,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "goodput": {"%": 0.01},
     "throughput": {"": 1, "/s": 1, "infer/s": 1},
 }
-"""By figure, how limits are written; the first units are the ones that are suggested."""
+"""Units of limits by figure, suggested ones first."""
 _LARGEST = 1e15
 EXAMPLE = (
     "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, gap p99<50ms, errors<0.1%, "
@@ -50,7 +49,7 @@ _ALIASES = {
     "itl": "tpot",
     "tbt": "tpot",
     "e2e": "latency",
-}  # what other tools call the same figures
+}  # names in other tools
 _NAME = r"(?:(?P<figure>latency|ttft|ttfo|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
 _LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
@@ -63,7 +62,7 @@ class Term:
     limit: float
     figure: str = "latency"  # or one of STREAMED
     sign: str = field(default="<", compare=False)
-    text: str = field(default="", compare=False)  # as it was written
+    text: str = field(default="", compare=False)  # as written
 
     @property
     def label(self) -> str:
@@ -77,7 +76,7 @@ class Term:
 
     @property
     def share(self) -> float | None:
-        """Of requests that may be beyond the limit, or fail; None for a mean."""
+        """Share of requests that may exceed the limit, or fail; None for a mean."""
         if self.name == "errors":
             return self.limit
         return None if self.percentile is None else 1 - self.percentile / 100
@@ -89,34 +88,34 @@ class Term:
         return found
 
     def is_within(self, value: float) -> bool:
-        """Whether a figure keeps the limit."""
+        """Return whether a figure meets the limit."""
         if value == self.limit:
             return self.sign.endswith("=")
         return value < self.limit if self.sign.startswith("<") else value > self.limit
 
     def is_each_within(self, durations: Durations) -> NDArray[np.bool_]:
-        """The same of many durations."""
+        """Return which of many durations meet the limit."""
         return durations <= self.limit if self.sign.endswith("=") else durations < self.limit
 
 
 @frozen
 class Slo:
-    """All terms must hold."""
+    """Service level objective; all terms must hold."""
 
     terms: tuple[Term, ...]
     text: str
 
 
 def parse_slo(text: str) -> Slo:
-    """Terms separated by commas; without one about errors, one in a thousand may fail."""
+    """Parse terms separated by commas; without an errors term, one in a thousand may fail."""
     terms = tuple(_term(" ".join(part.split()), text) for part in text.split(","))
     names = [term.label for term in terms]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"the promise '{text}' limits {twice} twice", remedy="leave out one of the limits")
+        raise UsageError(f"the SLO '{text}' limits {twice} twice", remedy="remove one of the limits")
     if "goodput" in names and not any(term.figure in TIMES for term in terms):
         raise UsageError(
-            f"the promise '{text}' has a goodput, and no limit of time that makes a request a good one",
+            f"the SLO '{text}' limits goodput, but has no time limit that defines a good request",
             remedy="add one, such as latency<2s",
         )
     if "errors" not in names:
@@ -133,7 +132,7 @@ _USUAL = (
     (r"\s+(?:is\s+)?(?:over|above|more than|at least)\s+", ">"),
     (r"(?<=[\d.])\s*(?:rps|qps|req/s|requests/s)$", ""),
 )
-"""How other tools and people write a term, and how it is written here."""
+"""Spellings of other tools and people, with ours."""
 
 
 def _as_usual(part: str) -> str:
@@ -150,24 +149,24 @@ def _term(part: str, whole: str) -> Term:
         if meant is not None:
             sign = ">" if meant[1].lower() in ("throughput", "goodput") else "<"
             raise UsageError(
-                f"'{part}' in the promise '{whole}' is no figure with a limit",
+                f"'{part}' in the SLO '{whole}' is not a figure with a limit",
                 remedy=f"write '{meant[1]}{sign}{meant[2]}'",
             )
-        raise UsageError(f"'{part}' in the promise '{whole}' is no figure with a limit", remedy=EXAMPLE)
+        raise UsageError(f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=EXAMPLE)
     written, sign, limit = found["name"], found["sign"], found["limit"]
     figure, name = _figure(written, part)
     is_below = figure in TIMES or figure == "errors"
     if sign.startswith("<") is not is_below:
         better, right = ("lower", "<") if is_below else ("higher", ">")
         raise UsageError(
-            f"'{part}' promises the wrong way round: {written} is better when it is {better}",
+            f"'{part}' has the wrong direction: for {written}, {better} is better",
             remedy=f"write {written}{right}{sign[1:]}{limit}",
         )
     return Term(name, _limit(figure, part, sign, limit), figure, sign, part)
 
 
 def _figure(written: str, part: str) -> tuple[str, str]:
-    """What is limited, and which of its statistics."""
+    """Return the limited figure and its statistic."""
     words = " ".join(_ALIASES.get(word, word) for word in written.lower().replace("_", " ").split())
     if words in TIMES:
         return words, "mean"
@@ -175,29 +174,29 @@ def _figure(written: str, part: str) -> tuple[str, str]:
         return words, words
     found = re.fullmatch(_NAME, words)
     if found is None:
-        raise UsageError(f"'{part}': a promise knows no figure '{written}'", remedy=EXAMPLE)
+        raise UsageError(f"'{part}': unknown SLO figure '{written}'", remedy=EXAMPLE)
     figure, statistic = found["figure"] or "latency", found["statistic"]
     if not statistic.startswith("p"):
         return figure, "mean"
     if (p := float(statistic[1:])) not in PERCENTILES:
         known = ", ".join(f"p{plain_number(p)}" for p in PERCENTILES)
-        raise UsageError(f"'{part}': {statistic} is not measured", remedy=f"take one of {known}")
+        raise UsageError(f"'{part}': {statistic} is not measured", remedy=f"use one of {known}")
     return figure, f"p{plain_number(p)}"
 
 
 def _limit(figure: str, part: str, sign: str, written: str) -> float:
-    """In nanoseconds, as a share, or per second. What is ambiguous or can never be kept is refused."""
+    """Return the limit in nanoseconds, as a share, or per second. Reject ambiguous and impossible limits."""
     found = re.fullmatch(_LIMIT, written.lower())
     if found is None:
-        raise UsageError(f"'{part}': '{written}' is no limit", remedy=EXAMPLE)
+        raise UsageError(f"'{part}': '{written}' is not a limit", remedy=EXAMPLE)
     number, unit, units = found["number"], found["unit"].rstrip(), _UNITS[figure]
-    # No failure at all, or nothing but good requests, can be promised.
+    # An SLO may demand no failures at all, or only good requests.
     is_bound = (figure, sign, float(number)) in (("errors", "<=", 0), ("goodput", ">=", 100))
     if not is_bound and not 0 < float(number) < (100 if figure in SHARES else _LARGEST):
         between = "above 0 % and below 100 %" if figure in SHARES else "above 0"
-        raise UsageError(f"'{part}': a limit of {figure} is {between}", remedy=EXAMPLE)
+        raise UsageError(f"'{part}': a limit on {figure} must be {between}", remedy=EXAMPLE)
     if unit not in units:
-        what = f"knows no unit '{unit}'" if unit else "has no unit"
+        what = f"has the unknown unit '{unit}'" if unit else "has no unit"
         raise UsageError(f"'{part}' {what}", remedy=f"write {_choices(number, units)}")
     if unit == "%":
         return float(number) / 100
@@ -209,11 +208,11 @@ def _choices(number: str, units: Mapping[str, float]) -> str:
     return first[0] if len(first) == 1 else f"{', '.join(first[:-1])} or {first[-1]}"
 
 
-# --- a promise and single requests
+# --- SLOs and single requests
 
 
 def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
-    """What each request took, by a figure that terms are about; -1 where it has none."""
+    """Return a duration of each request by the name of a figure; -1 if it has none."""
     if figure == "ttft":
         took = np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
         return np.where(records.responses > 0, took, NEVER_NS)
@@ -228,12 +227,12 @@ def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
 
 
 def began_ns(records: Records, *, is_open: bool) -> Durations:
-    """From when latency counts. A request that was never sent has waited since it was due."""
+    """Return the start of each latency. A request that was never sent has waited since it was due."""
     return records.due_ns if is_open else np.where(records.sent_ns > 0, records.sent_ns, records.due_ns)
 
 
 def kept(records: Records, promise: Slo, *, is_open: bool) -> int:
-    """How many of these good requests are each within all limits of the promise, whatever their percentile."""
+    """Count successful requests that each meet all time limits of the SLO, whatever their percentile."""
     good: NDArray[np.bool_] = np.ones(len(records), dtype=np.bool_)
     for term in promise.terms:
         if term.figure in TIMES:

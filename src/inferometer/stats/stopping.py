@@ -1,14 +1,14 @@
-"""When a level has been measured enough, and which windows at its start do not count. Pure: windows in, a decision out.
+"""Stopping rules of a level, and detection of its warm-up. Pure: windows in, a decision out.
 
 Two rules. **Stability**, the classic one: the last three windows agree within a percentage. **Precision**: the 95 %
-intervals of throughput and latency are as narrow as asked, or the time is spent.
+intervals of throughput and latency are as narrow as requested, or the time is spent.
 
-**Warm-up** by detection: how many windows at the start are slower than all that follow. The second half is taken for
-what the server does when it is warm. Windows at the start count as cold up to the first one that could belong to it
-(99.9 % of such a series, by Student's t). Cold means slower: fewer requests answered, or each taking longer. A start
-with a longer latency because more was answered is a heavier load, not a cold server. A start that is faster than the
-rest is never left out: the server got slower, and that belongs to the figures. When all of the first half stands out,
-or what is left still goes up or down, there is no steady part: that is drift, and nothing is left out.
+**Warm-up** detection finds the windows at the start that are slower than all that follow. The second half is assumed
+to show the warm server. Windows at the start count as cold up to the first one that could belong to it (99.9 % of such
+a series, by Student's t). Cold means slower: fewer requests answered, or each taking longer. A start with a longer
+latency because more requests were answered is a heavier load, not a cold server. A start that is faster than the rest
+is never excluded: the server got slower, which is part of the figures. If all of the first half stands out, or the
+rest still goes up or down, there is no steady part: that is drift, and nothing is excluded.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,22 +23,22 @@ from inferometer.base.units import NS_PER_MS, duration, plain_number, quantity, 
 from inferometer.stats.doubts import FEWEST_WINDOWS, courses, drift, sparkline
 from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 
-MERGED = 3  # windows the stability rule looks at and a report merges
-SHORTEST = 0.5  # of the time given, that the precision rule takes at least
+MERGED = 3  # windows that the stability rule compares and a report merges
+SHORTEST = 0.5  # minimum share of the given time that the precision rule uses
 
 
 @frozen
 class Stability:
-    """Stop when the last three windows agree, one is over the latency limit, or there were `max_trials`."""
+    """Stop when the last three windows agree, one is over the latency limit, or `max_trials` is reached."""
 
     percentage: float
     max_trials: int
     latency_limit_ms: int
-    is_lenient: bool  # asynchronous: a latency that keeps moving is only worth a warning
+    is_lenient: bool  # asynchronous: an unstable latency only causes a warning
 
 
 class StopDecision(NamedTuple):
-    """What to do after a window."""
+    """Decision after a window."""
 
     is_done: bool
     is_stable: bool
@@ -49,11 +49,11 @@ GO_ON = StopDecision(is_done=False, is_stable=False)
 
 
 def judge_stability(rule: Stability, windows: Sequence[WindowFigures]) -> StopDecision:
-    """The decision after the last of `windows`."""
+    """Decide after the last of `windows`."""
     recent = windows[-MERGED:]
     is_full = len(recent) == MERGED
     rates = is_full and _agree([window.infer_per_s for window in recent], rule.percentage)
-    # By rate the wait before the send grows for ever once the sender cannot keep up; the service may be steady.
+    # By rate, the wait before the send grows without bound if the sender cannot keep up; the service may be steady.
     if rates and _agree([window.service_ns for window in recent], rule.percentage):
         return StopDecision(is_done=True, is_stable=True)
     is_slow = is_full and any(is_over(window.latency_ns, rule.latency_limit_ms) for window in recent)
@@ -64,7 +64,7 @@ def judge_stability(rule: Stability, windows: Sequence[WindowFigures]) -> StopDe
 
 
 def is_over(latency_ns: int, limit_ms: int) -> bool:
-    """The limit holds in whole milliseconds, as the classic tool has it."""
+    """Return whether latency exceeds the limit, in whole milliseconds as in the classic tool."""
     return limit_ms > 0 and latency_ns // NS_PER_MS >= limit_ms
 
 
@@ -75,36 +75,37 @@ def _agree(values: Sequence[float], percentage: float) -> bool:
 def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
     if len(recent) < MERGED:
         return Remark(
-            Note.NOT_STABLE, f"{len(recent)} of the {MERGED} windows that are compared were measured"
+            Note.NOT_STABLE,
+            f"only {len(recent)} of the {MERGED} windows needed for a comparison were measured",
         )
     bare = sum(not window.request_count for window in recent)
     if bare:
-        return Remark(Note.NOT_STABLE, f"{bare} of the last {MERGED} windows had no good answer")
+        return Remark(Note.NOT_STABLE, f"{bare} of the last {MERGED} windows had no successful answer")
     rates = [window.infer_per_s for window in recent]
     latencies = [window.service_ns for window in recent]
     apart = []
     if not _agree(rates, rule.percentage):
-        apart.append(f"throughput went from {quantity(min(rates))} to {quantity(max(rates))} infer/s")
+        apart.append(f"throughput ranged from {quantity(min(rates))} to {quantity(max(rates))} infer/s")
     if not _agree(latencies, rule.percentage):
-        apart.append(f"latency went from {duration(min(latencies))} to {duration(max(latencies))}")
+        apart.append(f"latency ranged from {duration(min(latencies))} to {duration(max(latencies))}")
     words = " and ".join(apart)
     return Remark(
         Note.NOT_STABLE,
-        f"in the last {MERGED} windows {words}, more than {plain_number(rule.percentage)} % apart",
+        f"in the last {MERGED} windows {words}: more than {plain_number(rule.percentage)} % apart",
     )
 
 
 @frozen
 class Precision:
-    """Stop when the intervals are within `precision` of their values, at the latest after `duration_ns`.
+    """Stop when the intervals are within `precision` of their values, or after `duration_ns`.
 
-    With `is_enough`, which is asked after each window, that decides instead of the intervals.
+    `is_enough`, called after each window, decides instead of the intervals if given.
     """
 
     precision: float
     duration_ns: int
     is_enough: Callable[[], bool] | None = None
-    least_ns: int | None = None  # that are measured however precise the figures are; None: half of the time
+    least_ns: int | None = None  # minimum regardless of precision; None: half of the time
 
     @property
     def shortest_ns(self) -> float:
@@ -114,7 +115,7 @@ class Precision:
 def judge_precision(
     rule: Precision, elapsed_ns: int, estimates: Sequence[tuple[str, Estimate]]
 ) -> StopDecision:
-    """The decision so far; after the time is spent there is always an answer, with the reason when it is not tight."""
+    """Decide so far; once the time is spent the level is done, with a remark if figures are not precise enough."""
     widths = [(name, estimate.relative_half_width) for name, estimate in estimates]
     if all(width is not None and width <= rule.precision for _, width in widths):
         return StopDecision(is_done=True, is_stable=True)
@@ -128,30 +129,30 @@ def judge_precision(
     return StopDecision(
         is_done=True,
         is_stable=True,
-        remark=Remark(Note.NOT_PRECISE, f"asked for ±{share(rule.precision)}: {loose}"),
+        remark=Remark(Note.NOT_PRECISE, f"requested ±{share(rule.precision)}: {loose}"),
     )
 
 
 # --- warm-up
 
-FAR_SHARE = 0.05  # of the mean: less is no warm-up worth the name
+FAR_SHARE = 0.05  # of the mean: a smaller effect does not count as warm-up
 
-# 99.95 % points of Student's t by degrees of freedom; more than ten change little.
+# 99.95 % quantiles of Student's t by degrees of freedom; beyond ten they change little.
 _T = {2: 31.6, 3: 12.9, 4: 8.61, 5: 6.87, 6: 5.96, 7: 5.41, 8: 5.04, 9: 4.78}
 _T_MANY = 4.59
 
 
 def cold_windows(windows: Sequence[WindowFigures]) -> int:
-    """How many of the first windows to leave out. Windows with failures are never left out."""
+    """Return the number of windows to exclude at the start. Windows with failures are never excluded."""
     (_, rates), *rest = courses(windows)
     slow = [-np.array(rates), *(np.array(latencies) for _, latencies in rest)]
-    # Up to the first window that is better than when warm by either figure.
+    # Up to the first window that is better than the warm state by either figure.
     cold = min(max(map(steady_from, slow)), *(_first_high(-figures) for figures in slow))
     return 0 if any(window.failed_count for window in windows[:cold]) else cold
 
 
 def fast_start(windows: Sequence[WindowFigures]) -> Doubt | None:
-    """Whether the level began faster than it went on: such a start is part of the figures, and is named."""
+    """Return a doubt if the level began faster than it continued: such a start is part of the figures."""
     name, rates = courses(windows)[0]
     count = steady_from(np.array(rates))
     if not count:
@@ -166,7 +167,7 @@ def fast_start(windows: Sequence[WindowFigures]) -> Doubt | None:
 
 
 def steady_from(values: NDArray[np.float64]) -> int:
-    """Where values are no longer too high; 0 when they are not at the start either, or when nothing is steady."""
+    """Return the index from which values are no longer too high; 0 if they never were, or if nothing is steady."""
     if len(values) < FEWEST_WINDOWS:
         return 0
     is_high = _is_high(values)
@@ -177,13 +178,13 @@ def steady_from(values: NDArray[np.float64]) -> int:
 
 
 def _first_high(values: NDArray[np.float64]) -> int:
-    """The first window of the first half that is too high; their number when there is none."""
+    """Return the first window of the first half that is too high; their number if there is none."""
     is_high = _is_high(values)
     return int(np.argmax(is_high)) if is_high.any() else len(values)
 
 
 def _is_high(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Of the first half, what lies above all that the second half may be."""
+    """Return which values of the first half exceed the plausible range of the second half."""
     half = len(values) // 2
     warm = values[half:]
     count = len(warm)

@@ -1,10 +1,10 @@
-"""Streamed answers, and the tokens of servers that make text.
+"""Streamed answers, and the tokens of text servers.
 
-The server's own count of tokens is taken where it gives one. Where it does not, the events of a streamed answer are
-counted instead; an event may hold more than one token, so the figures say how many answers were counted like that.
+The server's own token count is used if it gives one. Otherwise the events of a streamed answer are counted; an event
+may hold more than one token, so the figures say how many answers were counted this way.
 
-A streamed answer has two phases. Prefill is from the send to the first response: the request waits for its turn, and
-the server reads the prompt. Decode is from the first response to the last: it makes the other tokens.
+A streamed answer has two phases. Prefill lasts from the send to the first response: the request waits for its turn, and
+the server reads the prompt. Decode lasts from the first response to the last: it generates the other tokens.
 """
 
 import math
@@ -31,19 +31,19 @@ from inferometer.stats.measurement import (
 )
 from inferometer.stats.series import PERCENTILES, Durations, Series, joined
 
-THOUSANDTHS = 1000  # of tokens per second: rates of users are kept as whole numbers
+THOUSANDTHS = 1000  # of tokens per second: user rates are stored as whole numbers
 CLASSES = (
-    24  # of prompt lengths; class n has the lengths of n binary digits, the last one all longer ones too
+    24  # of prompt lengths; class n has the lengths of n binary digits, the last one also all longer ones
 )
-MOST_CLASSES = 6  # that are shown
+MOST_CLASSES = 6  # shown in reports
 LANES = 48
 
 
 @frozen
 class Streams:
-    """Of the good requests of a window that were answered with a stream."""
+    """Successful requests of a window that were answered with a stream."""
 
-    responses: Series = field(default_factory=Series)  # how many each had
+    responses: Series = field(default_factory=Series)  # number per request
     first_ns: Series = field(default_factory=Series)  # from the send to the first response
     gap_ns: Series = field(default_factory=Series)  # between responses
     answer_ns: Series = field(
@@ -51,7 +51,7 @@ class Streams:
     )  # from the send to the first response after any reasoning
 
     def add(self, records: Records) -> None:
-        """Good requests; nothing is added when none of them was streamed."""
+        """Add successful requests; do nothing if none was streamed."""
         if not len(records.times):
             return
         self.responses.append(records.responses)
@@ -65,12 +65,12 @@ class Streams:
 
     @property
     def has_reasoning(self) -> bool:
-        """Whether any answer began with reasoning, or ended before anything else came."""
+        """Whether any answer began with reasoning, or ended during it."""
         return (self.answer_ns.count, self.answer_ns.total) != (self.first_ns.count, self.first_ns.total)
 
     @property
     def unanswered(self) -> int:
-        """Streams that ended within their reasoning."""
+        """Streams that ended while still reasoning."""
         return self.first_ns.count - self.answer_ns.count
 
     def figures(self, duration_ns: int) -> Streaming | None:
@@ -89,7 +89,7 @@ class Streams:
 
 @dataclass(slots=True)
 class TokenSums:
-    """What is only added up."""
+    """Sums over the requests of a window."""
 
     from_events: int = 0  # answers whose tokens the server did not count
     reasoning: int = 0
@@ -98,7 +98,7 @@ class TokenSums:
     prefill_tokens: int = 0
     decode_ns: int = 0
     decode_tokens: int = 0
-    asked: int = 0  # requests that asked for a length, and whose answers the server counted
+    asked: int = 0  # requests with a requested length whose answers the server counted
     early: int = 0
     over: int = 0
     missing: int = 0
@@ -117,7 +117,7 @@ def _joined_sums(parts: Sequence[TokenSums]) -> TokenSums:
 
 @frozen
 class PromptClassSeries:
-    """Of requests whose prompts are about as long."""
+    """Requests with prompts of similar length."""
 
     prompt: Series = field(default_factory=Series)
     output: Series = field(default_factory=Series)
@@ -141,11 +141,11 @@ class PromptClassSeries:
 
 @dataclass(slots=True)
 class Tokens:
-    """Of the good requests of a window."""
+    """Tokens of the successful requests of a window."""
 
     output: Series = field(default_factory=Series)  # of each answer
     prompt: Series = field(default_factory=Series)
-    # Of each streamed answer of at least two tokens: the mean time from one to the next.
+    # Of each streamed answer with at least two tokens: the mean time between tokens.
     between_ns: Series = field(default_factory=Series)
     user_rates: Series = field(default_factory=Series)  # thousandths of tokens per second, of each answer
     sums: TokenSums = field(default_factory=TokenSums)
@@ -154,7 +154,7 @@ class Tokens:
     )
 
     def add(self, records: Records, asked: Column | None = None) -> None:
-        """Good requests; `asked` has the most tokens that the request of each step asks for, 0 where it does not."""
+        """Add successful requests; `asked` has the most tokens requested by each step, 0 if unlimited."""
         between, counted = between_ns(records), output_tokens(records)
         self.output.append(counted)
         self.prompt.append(records.prompt_tokens)
@@ -213,7 +213,7 @@ class Tokens:
         return (*own, *chain.from_iterable(part.columns() for part in self.classes))
 
     def figures(self, duration_ns: int, rate: Estimate) -> TokenFigures:
-        """`rate` is that of the requests, with its interval."""
+        """Compute the figures; `rate` is that of the requests, with its interval."""
         sums, output = self.sums, self.output.total
         output_per_s = output * NS_PER_S / duration_ns
         prefill, decode = _phases(sums)
@@ -252,13 +252,13 @@ class Tokens:
 
 
 def mean_interval(series: Series) -> Estimate:
-    """Of a series' mean, which is not rounded."""
+    """Return the mean of a series with its interval, without rounding."""
     value = series.total / series.count if series.count else 0.0
     return mean_estimate(value, mean_margin(series))
 
 
 def _product(value: float, *factors: Estimate) -> Estimate:
-    """A value that is the product of figures whose intervals are known: as if each erred by itself."""
+    """Return the interval of a product of independent figures."""
     if any(factor.limits is None or not factor.value for factor in factors):
         return Estimate(value)
     down = [1 - (factor.low or 0.0) / factor.value for factor in factors]
@@ -279,7 +279,7 @@ def _phases(sums: TokenSums) -> tuple[Phase | None, Phase | None]:
 
 
 def _prompt_classes(classes: Sequence[PromptClassSeries]) -> tuple[PromptClass, ...]:
-    """Neighbours are joined until there are few; nothing where all prompts are in one class."""
+    """Merge neighbouring classes until there are few; empty if all prompts are in one class."""
     found = [part for part in classes if part.prompt.count]
     while len(found) > MOST_CLASSES:
         sizes = [one.prompt.count + other.prompt.count for one, other in pairwise(found)]
@@ -294,7 +294,7 @@ def _join_classes(parts: Sequence[PromptClassSeries]) -> PromptClassSeries:
 
 @dataclass(slots=True)
 class Cancellations:
-    """Of the requests of a window that the client cancelled because it was asked to."""
+    """Requests of a window that the client cancelled on request."""
 
     ran_ns: Series = field(default_factory=Series)
     tokens: int = 0
@@ -323,7 +323,7 @@ def join_cancellations(parts: Sequence[Cancellations]) -> Cancellations:
 
 
 def lanes(records: Records, origin_ns: int) -> tuple[Lane, ...]:
-    """The course of each of these good requests that were streamed."""
+    """Return the timeline of each of these successful streamed requests."""
     rows = zip(
         *((column - origin_ns).tolist() for column in (records.due_ns, records.sent_ns)),
         *((column - origin_ns).tolist() for column in (records.first_ns, records.end_ns)),
@@ -335,12 +335,12 @@ def lanes(records: Records, origin_ns: int) -> tuple[Lane, ...]:
 
 
 def output_tokens(records: Records) -> Durations:
-    """As the server counts them, else the events of a stream."""
+    """Return tokens as counted by the server, or else the events of a stream."""
     return np.where(records.tokens > 0, records.tokens, np.where(records.stamps > 0, records.responses, 0))
 
 
 def answers_ns(records: Records) -> Durations:
-    """From the send of each request to its first response after any reasoning; -1 where there is none."""
+    """Return the time from the send of each request to its first response after any reasoning; -1 if there is none."""
     found = np.where(records.stamps > 0, records.first_ns - records.sent_ns, -1)
     reasoned = (records.answer_at > 0) & (records.stamps > 0)
     if reasoned.any():
@@ -352,9 +352,10 @@ def answers_ns(records: Records) -> Durations:
 
 
 def between_ns(records: Records) -> Durations:
-    """From the first response to the last, over the tokens that came after the first; -1 where that says nothing.
+    """Return the time from the first response to the last over the tokens after the first; -1 if not meaningful.
 
-    With several choices, these times of all choices together over the tokens after the first of each."""
+    With several choices, these times of all choices are added, over the tokens after the first of each.
+    """
     found = np.full(len(records), -1, dtype=np.int64)
     counted, choices = output_tokens(records), _choices(records)
     chosen = (records.stamps > choices) & (counted > choices)
@@ -369,7 +370,7 @@ def between_ns(records: Records) -> Durations:
 
 
 def _last_ns(records: Records) -> Durations:
-    """When the last response of each request came; its end where it has none, or several choices."""
+    """Return the time of each request's last response; its end if it has none, or several choices."""
     found = records.end_ns.copy()
     chosen = (records.stamps > 0) & (_choices(records) == 1)
     found[chosen] = records.times[np.cumsum(records.stamps)[chosen] - 1]
@@ -377,22 +378,24 @@ def _last_ns(records: Records) -> Durations:
 
 
 def gaps_ns(records: Records) -> Durations:
-    """Between one response of a choice and the next, choice after choice and request after request."""
-    # Where the times of all but the first request begin.
+    """Return the gaps between consecutive responses of each choice, choice by choice and request by request."""
+    # Positions where the times of all but the first request begin.
     starts = np.cumsum(records.stamps[records.stamps > 0])[:-1]
     gaps = np.diff(records.times)
-    within = gaps >= 0  # a drop is where another choice begins
-    within[starts - 1] = False  # not from the last response of one request to the first of the next
+    within = gaps >= 0  # a decrease marks the beginning of another choice
+    within[starts - 1] = (
+        False  # exclude the step from the last response of one request to the first of the next
+    )
     return gaps[within]
 
 
 def gap_counts(records: Records) -> Durations:
-    """Return how many gaps each request has: one fewer than responses, for each of its choices."""
+    """Return the number of gaps of each request: one fewer than responses, for each of its choices."""
     return np.maximum(records.stamps - _choices(records), 0)
 
 
 def _choices(records: Records) -> Durations | int:
-    """Return how many choices each request has, or 1 where all have one; see `Records.times`."""
+    """Return the number of choices of each request, or 1 if all have one; see `Records.times`."""
     times, ends = records.times, np.cumsum(records.stamps)
     drops = (times[1:] < times[:-1]).nonzero()[0]
     owners = np.searchsorted(ends, drops, side="right")
@@ -401,7 +404,7 @@ def _choices(records: Records) -> Durations | int:
 
 
 def longest_gaps_ns(records: Records) -> Durations:
-    """The longest gap of each request; -1 where it has none."""
+    """Return the longest gap of each request; -1 if it has none."""
     found = np.full(len(records), -1, dtype=np.int64)
     counts = gap_counts(records)
     chosen = counts > 0
@@ -415,7 +418,7 @@ def join_streams(parts: Sequence[Streams]) -> Streams:
 
 
 def join_tokens(parts: Sequence[Tokens]) -> Tokens | None:
-    """None where no tokens are counted."""
+    """Join tokens; None if no tokens are counted."""
     if not parts:
         return None
     output, prompt, between, rates, *_ = _joined_columns(parts)

@@ -1,25 +1,25 @@
-"""Where the history of a figure changed: between which two runs, by how much, and how sure that is.
+"""Changes in the history of a figure: between which runs, by how much, and how certain.
 
-A run's own interval says how well that run was measured. It does not say how far two runs of the same server lie apart:
-that spread is usually larger, and only the history itself shows it. So the test looks at the logarithms of the values
-alone, and their spread between changes is the noise.
+A run's own interval shows how precisely that run was measured. It does not show how far two runs of the same server
+differ: that spread is usually larger, and only the history shows it. So the test uses only the logarithms of the
+values, and their spread between changes is the noise.
 
-Two shapes are looked for: a step (all runs before it against all after it), and an excursion (some runs in the middle
-against those on both sides, such as a regression that was mended). For each the strongest place is taken, with at least
-`SIDE` runs in every part, so that a single bad run is never a change. Whether it is real:
+Two shapes are searched for: a step (all runs before it against all after it), and an excursion (some runs in the middle
+against those on both sides, such as a regression that was fixed). For each, the strongest place is taken, with at least
+`SIDE` runs in every part, so that a single bad run is never a change. It is tested as follows:
 
-* A permutation test. Runs without a change could have come in any order, so the order they came in is compared with
-  random ones. That holds for any distribution of the noise. Far values are pulled in first, to `FAR` times the usual
-  distance from the median, so that a spoiled run hides no change.
+* A permutation test. Runs without a change could have come in any order, so the actual order is compared with random
+  ones. This holds for any distribution of the noise. Outliers are first pulled in to `FAR` times the usual distance
+  from the median, so that a spoiled run hides no change.
 * Up to `SHORT` runs there are too few orders to see a change near an end, or in very few runs. So Student's t is a
-  second chance: at a level that is divided among all places that were looked at (Bonferroni). Heavy tails and skewed
-  noise deceive it the more, the longer a history is; so its share of the rate shrinks, from 40 % of 6 runs to 12 % of
-  20. The permutation test has half of the rate then.
+  second test, at a level divided among all examined places (Bonferroni). Heavy tails and skewed noise mislead it
+  more in longer histories, so its share of the rate shrinks from 40 % for 6 runs to 12 % for 20. The permutation
+  test then has half of the rate.
 
-Half of the false-alarm rate is for steps, half for excursions. Parts between changes that were found are looked at
-again, and share the rate among them. So the chance that a history without any change shows one is at most
-`FALSE_ALARMS`, whatever its length. It is a promise about runs that do not depend on each other: noise that drifts over
-several runs is a change to this test, too. The rates as measured are in docs/gate.md, by benchmarks/trend.py.
+Half of the false-alarm rate is for steps, half for excursions. The parts between detected changes are searched again,
+and share the rate among them. So the probability that a history without any change shows one is at most `FALSE_ALARMS`,
+whatever its length. This assumes independent runs: to this test, noise that drifts over several runs is a change too.
+Measured rates are in docs/gate.md, from benchmarks/trend.py.
 """
 
 import math
@@ -32,26 +32,26 @@ from numpy.typing import NDArray
 
 from inferometer.stats.intervals import student_t
 
-FALSE_ALARMS = 0.002  # share of histories without a change in which one is shown
-LEAST = 0.01  # a change of less than that is not worth a name
+FALSE_ALARMS = 0.002  # share of histories without a change in which one is reported
+LEAST = 0.01  # smaller changes are not reported
 SIDE = 3  # runs on either side of a change
 FEWEST = 2 * SIDE
-SHORT = 20  # runs up to which a permutation test would have too few orders
+SHORT = 20  # runs up to which a permutation test has too few orders
 FAR = 3.0
 SURE = 0.95  # confidence of a change's interval
-_OF_T = 2.4  # of the rate of a short history, divided by its runs
+_OF_T = 2.4  # share of the rate of a short history, times its runs
 _OF_ORDERS = 0.5
-_MAD = 1.4826  # from the median distance to the standard deviation, of normal noise
-_ORDERS = 4.0  # random orders, times what the rate needs at least
-_FIRST_ORDERS = 100  # of them, which are enough for most histories without a change
-_AT_ONCE = 2_000_000  # numbers of random orders in memory
+_MAD = 1.4826  # ratio of standard deviation to median distance for normal noise
+_ORDERS = 4.0  # random orders, as a multiple of the minimum that the rate needs
+_FIRST_ORDERS = 100  # first batch, enough for most histories without a change
+_AT_ONCE = 2_000_000  # values of random orders in memory at a time
 
 Logs = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """A figure of one run, in its unit; above zero."""
+    """A figure of one run, in its unit; positive."""
 
     run_id: str
     started_at: str
@@ -62,7 +62,7 @@ class TrendPoint:
 
 @dataclass(frozen=True, slots=True)
 class TrendChange:
-    """Between two runs; `ratio` is the level of the figure after it over the one before, with its 95 % interval."""
+    """A change between two runs; `ratio` is the figure's level after it over the one before, with its 95 % interval."""
 
     index: int  # of the first run after it
     before_id: str
@@ -73,14 +73,14 @@ class TrendChange:
 
 
 def missing_runs(count: int) -> int:
-    """How many more runs are needed before anything can be said."""
+    """Return how many more runs are needed for a test."""
     return max(0, FEWEST - count)
 
 
 def changes(
     points: Sequence[TrendPoint], *, false_alarms: float = FALSE_ALARMS, least: float = LEAST
 ) -> tuple[TrendChange, ...]:
-    """All real changes of a history that is in the order of its runs; none where it is too short."""
+    """Return all significant changes of a history in run order; empty if it is too short."""
     if len(points) < FEWEST:
         return ()
     logs = np.log([point.value for point in points])
@@ -99,7 +99,8 @@ def _size(change: TrendChange) -> float:
 
 
 def smallest_visible(points: Sequence[TrendPoint], *, false_alarms: float = FALSE_ALARMS) -> float | None:
-    """The share by which a step in the middle must change the figure to be seen half of the time; None: too short."""
+    """Return the relative step in the middle that would be detected half of the time; None if the history is too
+    short."""
     logs = np.log([point.value for point in points])
     count = len(logs)
     if count < FEWEST:
@@ -110,11 +111,11 @@ def smallest_visible(points: Sequence[TrendPoint], *, false_alarms: float = FALS
     return math.expm1(limit * _spread(logs, places) * 2 / math.sqrt(count))
 
 
-# --- where it changed
+# --- locating changes
 
 
 def _places(logs: Logs, rate: float) -> Iterator[int]:
-    """The first runs after each change."""
+    """Yield the first run after each change."""
     if len(logs) < FEWEST:
         return
     for shape in (_steps(len(logs)), _excursions(len(logs))):
@@ -130,13 +131,14 @@ def _places(logs: Logs, rate: float) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Parts of a history, from `first` up to `last`, that are each set against the rest."""
+    """Parts of a history, from `first` up to `last`, each compared with the rest."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
 
     def strengths(self, rows: Logs) -> Logs:
-        """Of each row of values at each place: the difference of the means, in units of its error if values have 1."""
+        """Return the difference of the means for each row at each place, in units of its standard error for unit
+        variance."""
         count = rows.shape[1]
         sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)
         sums = np.concatenate((np.zeros((len(rows), 1)), sums), axis=1)
@@ -150,7 +152,7 @@ class _Shape:
 
 
 _Test = Callable[[Logs, _Shape, float, float], bool]
-"""Whether values of this shape are stronger at one place than noise is anywhere, at a rate."""
+"""Whether one place is stronger than noise is anywhere, at this rate."""
 
 
 def _steps(count: int) -> _Shape:
@@ -165,7 +167,7 @@ def _excursions(count: int) -> _Shape:
 
 
 def _real(logs: Logs, shape: _Shape, rate: float) -> tuple[int, ...]:
-    """The edges of the strongest place, if it is more than noise shows at this rate."""
+    """Return the edges of the strongest place, if it exceeds the noise at this rate."""
     if not len(shape.first) or not np.ptp(logs) > 0:
         return ()
     if len(logs) > SHORT:
@@ -189,7 +191,7 @@ def _is_beyond_t(values: Logs, shape: _Shape, strongest: float, rate: float) -> 
 
 
 def _is_beyond_orders(values: Logs, shape: _Shape, strongest: float, rate: float) -> bool:
-    """Random orders are drawn until too many are as strong; the same history gets the same ones."""
+    """Draw random orders until too many are as strong; equal histories get equal orders."""
     orders = math.ceil(_ORDERS / rate) - 1
     allowed = rate * (orders + 1) - 1
     chance = np.random.default_rng(len(values))
@@ -206,14 +208,14 @@ def _is_beyond_orders(values: Logs, shape: _Shape, strongest: float, rate: float
 
 
 def pulled_in(values: Logs, far: float = FAR) -> Logs:
-    """With far values no further from the median than `far` times the usual distance."""
+    """Clip values to `far` times the usual distance from the median."""
     middle = float(np.median(values))
     usual = _MAD * float(np.median(np.abs(values - middle)))
     return values if usual == 0 else np.clip(values, middle - far * usual, middle + far * usual)
 
 
 def _refitted(logs: Logs, places: Sequence[int]) -> list[int]:
-    """Each change where it fits best between its neighbours, which were not known when it was found."""
+    """Move each change to its best fit between its neighbours, which were unknown when it was found."""
     found = list(places)
     for number in range(len(found)):
         start = found[number - 1] if number else 0
@@ -225,7 +227,7 @@ def _refitted(logs: Logs, places: Sequence[int]) -> list[int]:
     return found
 
 
-# --- how large the changes are
+# --- size of changes
 
 
 def _changes(points: Sequence[TrendPoint], logs: Logs, places: Sequence[int]) -> Iterator[TrendChange]:
@@ -245,7 +247,7 @@ def _spread(logs: Logs, places: Sequence[int]) -> float:
 
 
 def spread(parts: Sequence[Logs], far: float = FAR) -> float:
-    """The standard deviation of runs inside of parts without a change."""
+    """Return the standard deviation of runs within parts without a change."""
     near = [pulled_in(part, far) for part in parts]
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in near)
     return math.sqrt(squares / max(1, sum(map(len, near)) - len(near)))

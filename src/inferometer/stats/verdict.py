@@ -1,10 +1,10 @@
 """The rule by which every command claims an effect: shown, not shown, or inconclusive.
 
 An effect is *shown* when its whole interval lies beyond the limit. It is *not shown* when the interval rules out every
-effect that matters; a figure that was not seen to change because it was measured too briefly does not qualify. All
+effect that matters; a figure that did not change only because it was measured too briefly does not qualify. Everything
 else is *inconclusive*, and the verdict carries the effect that the data could have shown.
 
-Percentages are changes of a ratio, so widths are compared on the scale of logarithms.
+Percentages are changes of a ratio, so widths are compared on a logarithmic scale.
 """
 
 import math
@@ -18,11 +18,11 @@ SHOWN: Ruling = "shown"
 NOT_SHOWN: Ruling = "not shown"
 INCONCLUSIVE: Ruling = "inconclusive"
 
-EXIT_INCONCLUSIVE = 5  # of `compare` and `gate` 2, as documented since their first release
+EXIT_INCONCLUSIVE = 5  # `compare` and `gate` use 2, as documented since their first release
 MATTERS_PERCENT = 10.0  # the smallest difference that a comparison must be able to show
-LARGEST_ERROR = 0.2  # half of an interval, relative to its figure, up to which the figure is precise
-WIDEST = 10.0  # upper end over lower end of a ratio, beyond which the ends are not worth printing
-MOST_LONGER = 100  # times as long as was measured: beyond, advice on the time is a guess
+LARGEST_ERROR = 0.2  # largest relative half-width of an interval at which the figure is precise
+WIDEST = 10.0  # ratio of the interval's ends beyond which they are not worth printing
+MOST_LONGER = 100  # multiple of the measured time beyond which advice is a guess
 
 
 @frozen
@@ -41,9 +41,9 @@ def rule(
     is_above: bool = True,
     detectable: float | None = None,
 ) -> ClaimVerdict:
-    """Whether an effect lies beyond a limit; `matters` is how far beyond it an effect must be to be of interest.
+    """Rule whether an effect lies beyond a limit; `matters` is how far beyond it must be to be of interest.
 
-    `detectable` is the effect that would be shown, where a stricter test than the interval decides that.
+    `detectable` is the effect that would be shown, if a stricter test than the interval decides that.
     """
     if found.limits is None or not all(map(math.isfinite, (found.value, *found.limits))):
         return ClaimVerdict(INCONCLUSIVE)
@@ -58,21 +58,21 @@ def rule(
 
 
 def rule_either_way(percent: Estimate, matters: float = MATTERS_PERCENT) -> ClaimVerdict:
-    """Whether a change in percent differs from none, in whichever direction."""
+    """Rule whether a change in percent differs from zero in either direction."""
     both = [rule(percent, matters=matters, is_above=is_above) for is_above in (True, False)]
     return min(both, key=lambda verdict: (SHOWN, INCONCLUSIVE, NOT_SHOWN).index(verdict.ruling))
 
 
 def is_precise(found: Estimate) -> bool:
-    """Whether a figure is known well enough to be reported without a reservation."""
+    """Return whether a figure is precise enough to be reported without reservation."""
     half = found.relative_half_width
     return half is not None and half <= LARGEST_ERROR
 
 
 def times_longer(percent: Estimate, matters: float = MATTERS_PERCENT) -> float | None:
-    """How many times as long to measure until an effect that matters would show; None where nobody can say.
+    """Return how many times longer to measure until an effect that matters would show; None if unknown.
 
-    The width of an interval falls with the root of the time.
+    The width of an interval shrinks with the square root of the time.
     """
     if percent.limits is None or is_too_wide(percent):
         return None
@@ -81,11 +81,11 @@ def times_longer(percent: Estimate, matters: float = MATTERS_PERCENT) -> float |
     return times if 1 < times <= MOST_LONGER else None
 
 
-# --- changes in percent, in words
+# --- changes in percent as text
 
 
 def is_too_wide(percent: Estimate) -> bool:
-    """Whether the ends of an interval are so far apart that printing them would pretend to know something."""
+    """Return whether the ends of an interval are too far apart to be informative."""
     if percent.limits is None:
         return False
     low, high = percent.limits
@@ -93,7 +93,7 @@ def is_too_wide(percent: Estimate) -> bool:
 
 
 def percent_words(percent: Estimate) -> str:
-    """`+3.1 % (+1.9 to +4.4)`."""
+    """Format a change: `+3.1 % (+1.9 to +4.4)`."""
     words = f"{signed(percent.value)} %"
     if percent.limits is None:
         return words
@@ -103,7 +103,7 @@ def percent_words(percent: Estimate) -> str:
 
 
 def _wide_words(percent: Estimate) -> str:
-    """With the end that is known, if it lies on one side of no change."""
+    """Format a wide interval by its known end, if it lies on one side of zero."""
     low, high = percent.limits or (0.0, 0.0)
     if low > 0:
         return f"{signed(low)} % or more"
@@ -113,6 +113,6 @@ def _wide_words(percent: Estimate) -> str:
 
 
 def signed(value: float) -> str:
-    """With its sign and one decimal: `+3.1`, `-0.4`, `+1,200`."""
+    """Format with sign and one decimal: `+3.1`, `-0.4`, `+1,200`."""
     places = 0 if abs(value) >= 99.95 else 1
     return f"{value:+,.{places}f}" if abs(value) >= 0.05 else "0.0"

@@ -1,7 +1,7 @@
-"""Windows: the pieces of time a level is measured in.
+"""Windows: the intervals of time in which a level is measured.
 
-A request belongs to the window in which it ends, wherever it started: throughput counts ends. Windows follow each
-other without a gap, so every request that ends while a level is measured is in exactly one.
+A request belongs to the window in which it ends, wherever it started: throughput counts ends. Windows are contiguous,
+so every request that ends while a level is measured is in exactly one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,20 +30,20 @@ from inferometer.stats.streams import (
     join_tokens,
 )
 
-MOST_WINDOWS = 256  # that are kept apart
+MOST_WINDOWS = 256  # stored separately
 DELAY_NS = NS_PER_MS
-WAKE_NS = NS_PER_MS  # what a sender does in one wake-up is less apart
-KEPT_MOMENTS = 4096  # requests whose sends and ends are kept; a request is late by far fewer
+WAKE_NS = NS_PER_MS  # actions in one wake-up of a sender are closer together
+KEPT_MOMENTS = 4096  # requests whose sends and ends are stored; a request is late by far fewer
 
 
 @frozen
 class FailureCount:
-    """How often one status came, when, and after how long."""
+    """Failures with one status: their number, times and durations."""
 
     count: int
     first_ns: int
     last_ns: int
-    total_ns: int  # latencies of all, and the longest
+    total_ns: int  # latency of all, and the longest
     longest_ns: int
 
     def and_later(self, other: "FailureCount") -> "FailureCount":
@@ -58,7 +58,7 @@ class FailureCount:
 
 @frozen
 class Expense:
-    """What the client spent within a window."""
+    """Client-side cost of a window."""
 
     cpu_ns: tuple[int, ...] = ()
     elapsed_ns: int = 0
@@ -71,47 +71,49 @@ class Expense:
     file_limit: int = 0
     stolen_ns: int = 0
     loop_lags_ns: Series = field(default_factory=Series)
-    parts: tuple["Expense", ...] = ()  # of each class of traffic, where each has its own workers
-    visits: int = 0  # begun
+    parts: tuple["Expense", ...] = ()  # per traffic class, if each has its own workers
+    visits: int = 0  # started
 
 
 @dataclass(slots=True)
 class Window:
-    """What ended between `start_ns` and `end_ns`, or in windows that were joined. `WindowRules` fill it."""
+    """Requests that ended between `start_ns` and `end_ns`, or in joined windows. `WindowRules` fill it."""
 
     start_ns: int
     end_ns: int
-    latency_ns: Series  # of good requests, in the order of their ends
-    service_ns: Series  # the same one unless latency counts from due times
-    lag_ns: Series | None = None  # from when they were due to the send, where latency counts from due times
-    sequence_ns: Series = field(default_factory=Series)  # sequences, from when their first request was due
-    ends: Ends = field(default_factory=Ends)  # of good requests, microseconds after the start
-    send_ns: int = 0  # sums over good requests
+    latency_ns: Series  # of successful requests, in the order of their ends
+    service_ns: Series  # the same series unless latency counts from due times
+    lag_ns: Series | None = None  # from the due time to the send, if latency counts from due times
+    sequence_ns: Series = field(
+        default_factory=Series
+    )  # of sequences, from the due time of their first request
+    ends: Ends = field(default_factory=Ends)  # of successful requests, microseconds after the start
+    send_ns: int = 0  # sum over successful requests, like the next two
     receive_ns: int = 0
     received_bytes: int = 0
-    first_sent_ns: int = 0  # 0 when nothing ended
+    first_sent_ns: int = 0  # 0 if nothing ended
     failures: dict[int, FailureCount] = field(default_factory=dict)
     delayed: int = 0  # requests that were held up
     streams: Streams = field(default_factory=Streams)
     tokens: Tokens | None = None
     cancelled: Cancellations = field(default_factory=Cancellations)
-    latest: Records = EMPTY  # the last streamed requests that ended well
-    kept: int = 0  # requests within the limits of the promise
-    empty: int = 0  # streams that ended well without a response: they are not requests of the window
-    blank: int = 0  # answers of text that ended well without a token; they count as requests
-    thought_ns: int = 0  # by the users of visits that ended well, together
-    busy_ns: int = 0  # that requests were in flight, together, in the window
+    latest: Records = EMPTY  # the last successful streamed requests
+    kept: int = 0  # requests within the limits of the SLO
+    empty: int = 0  # successful streams without a response, not counted as requests
+    blank: int = 0  # successful text answers without a token, counted as requests
+    thought_ns: int = 0  # total think time of users in successful visits
+    busy_ns: int = 0  # total time that requests were in flight in the window
     arrivals: Ends = field(
         default_factory=Ends
-    )  # responses of streams that came in the window, whatever became of them
-    ended_events: int = 0  # responses of the requests that ended in the window, whenever they came
-    is_followed: bool = False  # both are known of all requests, those in flight at its end included
+    )  # streamed responses that arrived in the window, whatever the outcome
+    ended_events: int = 0  # responses of the requests that ended in the window, whenever they arrived
+    is_followed: bool = False  # both are known for all requests, including those in flight at its end
     expense: Expense = field(default=Expense())
     before: CounterReading | None = None  # of the server's counters
     after: CounterReading | None = None
     samples: tuple[Sample, ...] = ()  # of the server's metrics
-    number: int = 1  # of windows that were joined
-    classes: tuple["Window", ...] = ()  # the same time, of each class of traffic
+    number: int = 1  # of joined windows
+    classes: tuple["Window", ...] = ()  # same time, per traffic class
 
     @property
     def count(self) -> int:
@@ -123,7 +125,7 @@ class Window:
 
     @property
     def ended_count(self) -> int:
-        """Requests that ended, well or badly, without a response, or as the client cancelled them."""
+        """Requests that ended: successful, failed, empty or cancelled."""
         return self.count + self.empty + self.failed_count + self.cancelled_count
 
     @property
@@ -132,7 +134,7 @@ class Window:
 
     @property
     def answered_count(self) -> int:
-        """Requests that the server answered, well or badly."""
+        """Requests that the server answered, successfully or not."""
         return self.ended_count - self._failed(status.NO_ANSWER)
 
     @property
@@ -151,7 +153,7 @@ class Window:
         return self.count * batch * NS_PER_S / self.duration_ns
 
     def columns(self) -> "Iterator[Series | Ends]":
-        """All that grows with the number of requests."""
+        """Yield all series that grow with the number of requests."""
         yield from (self.latency_ns, self.ends, self.arrivals, self.sequence_ns, self.expense.loop_lags_ns)
         if self.lag_ns is not None:
             yield from (self.service_ns, self.lag_ns)
@@ -163,7 +165,7 @@ class Window:
             yield from part.columns()
 
     def begin_at_first_send(self) -> None:
-        """Count time from the first request on instead of from when the window was opened."""
+        """Start the window at the first request instead of at its opening."""
         if self.first_sent_ns:
             self._begin_at(self.first_sent_ns)
 
@@ -177,22 +179,22 @@ class Window:
 
 @dataclass(slots=True)
 class Lateness:
-    """Which requests were sent late because the sender could not send them, and not because the system woke it late.
+    """Counts requests that were sent late because the sender was held up, not because the system woke it late.
 
-    A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. Moments at
+    A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. The times at
     which it sent something or read a reply show when it was awake; those less than `WAKE_NS` apart belong to one
-    wake-up. A reply that is read in the same late wake-up as the send shows nothing: it had come while the sender
-    slept. So a late request was held up in three cases: the sender was awake in an earlier wake-up after the request
-    was due, or it has been awake ever since it was due, or all its `cap` slots were taken until this wake-up.
-    Requests of a level come in the order of their ends, piece by piece.
+    wake-up. A reply read in the same late wake-up as the send proves nothing: it had arrived while the sender slept. So
+    a late request was held up in three cases: the sender was awake in an earlier wake-up after the request was due, it
+    has been awake ever since the request was due, or all its `cap` slots were taken until this wake-up. Requests of a
+    level are added piece by piece, in the order of their ends.
     """
 
-    cap: int | None = None  # requests that may be outstanding
+    cap: int | None = None  # limit of outstanding requests
     _sends: Column = field(default_factory=lambda: NO_TIMES)
     _ends: Column = field(default_factory=lambda: NO_TIMES)
 
     def count(self, records: Records) -> int:
-        """How many of these were held up for longer than `DELAY_NS`."""
+        """Count the requests that were held up for longer than `DELAY_NS`."""
         sends = np.concatenate((self._sends, records.sent_ns))
         ends = np.concatenate((self._ends, records.end_ns))
         self._sends, self._ends = sends[-KEPT_MOMENTS:], ends[-KEPT_MOMENTS:]
@@ -206,7 +208,7 @@ class Lateness:
         first = starts[np.searchsorted(starts, places, side="right") - 1]
         woken = moments[first]
         before = np.where(first > 0, moments[np.maximum(first - 1, 0)], 0)
-        if len(sends) > KEPT_MOMENTS:  # what lies before has been dropped: it was awake then, too
+        if len(sends) > KEPT_MOMENTS:  # earlier times were dropped: it was awake then, too
             before = np.where(first == 0, woken, before)
         held = (before - due > DELAY_NS) | (woken <= due)
         if self.cap is not None:
@@ -216,7 +218,7 @@ class Lateness:
 
 
 def _counted(moments: Column, before: Column) -> Column:
-    """How many of the moments lie before each of the times."""
+    """Count the moments before each of the times."""
     found: Column = np.searchsorted(np.sort(moments), before, side="left")
     return found
 
@@ -225,17 +227,15 @@ def _counted(moments: Column, before: Column) -> Column:
 class WindowRules:
     """How the requests of a level are counted."""
 
-    is_open: bool = False  # latency counts from when requests were due, not from when they were sent
+    is_open: bool = False  # latency counts from due times, not from the send
     has_tokens: bool = False
-    asked_tokens: Column | None = (
-        None  # by step, the most tokens that its request asks for; 0 where it does not
-    )
-    promise: Slo | None = None  # that each request is held to
-    drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
-    lateness: Lateness = field(default_factory=Lateness)  # over all windows
-    classes: tuple["WindowRules", ...] = ()  # of each class of traffic
-    class_of_step: Column | None = None  # which of them the request of each step belongs to
-    has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
+    asked_tokens: Column | None = None  # most tokens requested by each step; 0 if unlimited
+    promise: Slo | None = None  # SLO for each request
+    drops_empty: bool = False  # a stream without a response has no latency, and is not counted
+    lateness: Lateness = field(default_factory=Lateness)  # across all windows
+    classes: tuple["WindowRules", ...] = ()  # of each traffic class
+    class_of_step: Column | None = None  # class of each step's request
+    has_visits: bool = False  # counts visits; the classes are their steps
     follows_work: bool = False  # see `Window.busy_ns`
 
     def new_window(self, start_ns: int) -> Window:
@@ -251,7 +251,7 @@ class WindowRules:
         )
 
     def add(self, window: Window, records: Records) -> None:
-        """Requests that ended in this window, in the order of their ends."""
+        """Add requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
         self._add_classes(window, requests_in(records) if self.has_visits else records)
@@ -277,10 +277,10 @@ class WindowRules:
             window.service_ns.append(good.end_ns - good.sent_ns)
             window.lag_ns.append(good.sent_ns - good.due_ns)
             window.delayed += self.lateness.count(records)
-        # The end mark of a stream may come a window later than its last response: that counts as at the start.
+        # The end mark of a stream may arrive a window later than its last response, which then counts as at the start.
         window.ends.append(np.maximum((good.end_ns - window.start_ns) // NS_PER_US, 0), latency)
         window.send_ns += int((good.wrote_ns - good.sent_ns).sum())
-        # Responses of a stream come one by one, each at once: the time between them is the server's.
+        # Responses of a stream arrive one by one, each at once: the time between them is the server's.
         window.receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
         window.received_bytes += int(good.received.sum())
         window.streams.add(good)
@@ -295,7 +295,7 @@ class WindowRules:
             window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
 
     def add_running(self, window: Window, records: Records, end_ns: int) -> None:
-        """Requests in flight when the window ends, with what came of them until then; `records` end later."""
+        """Add the work so far on requests in flight when the window ends; `records` end later."""
         if not self.follows_work:
             return
         is_in_time = records.times <= end_ns
@@ -329,7 +329,7 @@ class WindowRules:
 
 
 def _add_work(window: Window, records: Records) -> None:
-    """How long these requests were in flight in the window, and which of their responses came in it."""
+    """Add the time these requests were in flight in the window, and their responses that arrived in it."""
     start_ns = window.start_ns
     was_sent = records.sent_ns > 0
     began = np.maximum(records.sent_ns, start_ns)
@@ -339,7 +339,7 @@ def _add_work(window: Window, records: Records) -> None:
 
 
 def _latest(before: Records, good: Records) -> Records:
-    """The last streamed ones, without the times of their responses."""
+    """Return the last streamed requests, without the times of their responses."""
     streamed = good.where(good.stamps > 0)
     found = join([before, replace(streamed, times=NO_TIMES, stamps=np.zeros_like(streamed.stamps))])
     return found.where(slice(-LANES, None))
@@ -350,7 +350,7 @@ def _add_failure(failures: dict[int, FailureCount], code: int, later: FailureCou
 
 
 def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
-    """By status, over windows that follow each other."""
+    """Sum the failures of consecutive windows by status."""
     total: dict[int, FailureCount] = {}
     for window in windows:
         for code, found in window.failures.items():
@@ -359,12 +359,12 @@ def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
 
 
 def split(records: Records, end_ns: int) -> tuple[Records, Records]:
-    """Those that ended up to `end_ns`, and the others."""
+    """Split records into those that ended up to `end_ns` and the others."""
     return records.cut(int(np.searchsorted(records.end_ns, end_ns, side="right")))
 
 
 def condensed(windows: Sequence[Window]) -> list[Window]:
-    """The same windows in bounded memory: many of them joined in pairs, very many requests as sketches."""
+    """Bound the memory of windows: merge pairs of many windows, and turn many requests into sketches."""
     kept = list(windows)
     if len(kept) > MOST_WINDOWS:
         kept = [join_windows(kept[start : start + 2]) for start in range(0, len(kept), 2)]
@@ -380,7 +380,7 @@ def condensed(windows: Sequence[Window]) -> list[Window]:
 
 
 def join_windows(windows: Sequence[Window]) -> Window:
-    """Windows that follow each other as one."""
+    """Join consecutive windows into one."""
     first, last = windows[0], windows[-1]
     if len(windows) == 1:
         return first
@@ -435,12 +435,12 @@ def _sums(parts: Sequence[Window] | Sequence[Expense], *names: str) -> dict[str,
 
 
 def has_answers(rows: Iterable[WindowFigures]) -> bool:
-    """Whether anything ended well in these windows."""
+    """Return whether anything succeeded in these windows."""
     return any(row.request_count or row.empty_count for row in rows)
 
 
 def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:
-    """The window in a line; `chosen` is the percentile to show instead of the mean."""
+    """Summarize a window; `chosen` is the percentile to show instead of the mean."""
     latency = window.latency_ns
     return WindowFigures(
         start_s=(window.start_ns - level_start_ns) / NS_PER_S,
@@ -464,7 +464,7 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
 
 
 def _output_tokens(window: Window) -> int:
-    """That arrived in the window, where that is known; else those of answers that ended in it."""
+    """Return the tokens that arrived in the window if known, else those of answers that ended in it."""
     if window.tokens is None:
         return 0
     ended = window.tokens.output.total

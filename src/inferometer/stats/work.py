@@ -1,23 +1,23 @@
-"""Throughput from the work done, where requests are long and few.
+"""Throughput from work done, for few and long requests.
 
-Counting the requests that ended says little when a level has room for a handful of rounds: work on requests that are
-still in flight is not counted, and what was done before the level is. Here work counts when it is done.
+Counting ended requests says little if a level has time for only a few rounds: work on requests still in flight is not
+counted, and work from before the level is. Here work counts when it is done.
 
-**Tokens** count when they arrive, those of unfinished answers included. The rate is tokens over time, between the ends
-of two answers that are a whole number of rounds apart, a round being as many ends as requests are in flight: users who
-keep their order then have each been through the same part of their answers, however their prompts and answers are
-spread over a round. How sure it is, overlapping batches of one round tell, of two, and so on. In a batch that begins
-and ends with the end of an answer, the residual is its tokens less rate times its time. The variance of residuals has
-two parts: what differs from answer to answer adds up, in proportion to the length of the batch, and what the ends of a
-batch cut off does not. A line through the variances by length tells them apart; with few rounds it is drawn half way
-towards the assumption that all of it adds up. Student's t has as many degrees of freedom as overlapping batches have:
-3/2 (k - 1) for k rounds (Meketon and Schmeiser 1984). Tokens come in bursts, one for every step of the server, so the
-interval reaches over half the time between two at least, and `LEAST` of the rate.
+**Tokens** count when they arrive, including those of unfinished answers. The rate is tokens over time, between the ends
+of two answers that are a whole number of rounds apart, where a round has as many ends as requests are in flight: users
+who keep their order have then each been through the same part of their answers, however their prompts and answers are
+spread over a round. Its precision is estimated from overlapping batches of one round, of two, and so on. In a batch
+that begins and ends with the end of an answer, the residual is its tokens minus rate times its time. The variance of
+residuals has two parts: differences between answers add up in proportion to the length of the batch, and the effect of
+cutting a batch at its ends does not. A line through the variances by length separates them; with few rounds it is drawn
+half way towards the assumption that all of it adds up. Student's t has as many degrees of freedom as overlapping
+batches have: 3/2 (k - 1) for k rounds (Meketon and Schmeiser 1984). Tokens come in bursts, one for every step of the
+server, so the interval covers at least half the time between two of them, and `LEAST` of the rate.
 
-With fewer than two rounds, there is nothing to compare: the interval is that of sections of the time.
+With fewer than two rounds, there is nothing to compare: the interval is based on sections of the time.
 
-**Requests** by Little's law: the number in flight, which is known exactly at any time, over their mean latency. So the
-two figures of a row agree, and the interval is that of the mean latency. A level that has `MANY` rounds counts ends.
+**Requests** follow Little's law: the number in flight, which is known exactly at any time, over their mean latency. The
+two figures of a row thus agree, and the interval is that of the mean latency. A level with `MANY` rounds counts ends.
 """
 
 import math
@@ -31,11 +31,11 @@ from inferometer.stats.ends import Groups
 from inferometer.stats.intervals import ratio_sections, student_t
 from inferometer.stats.measurement import Estimate
 
-MANY = 100  # rounds, from which on ends are counted
+MANY = 100  # rounds from which on ends are counted
 FEWEST_ROUNDS = 2.0
-MOST_BATCHES = 32  # that do not overlap
-LENGTHS = 8  # of batches that are compared
-EDGE = 0.5  # of the time between bursts
+MOST_BATCHES = 32  # non-overlapping ones
+LENGTHS = 8  # batch lengths that are compared
+EDGE = 0.5  # share of the time between bursts
 LEAST = 0.001
 US_PER_S = 1_000_000
 
@@ -44,12 +44,12 @@ Numbers = NDArray[np.float64]
 
 
 class Flow(NamedTuple):
-    """Responses as they came, and the ends of requests; microseconds after the start."""
+    """Arrivals of responses, and ends of requests; microseconds after the start."""
 
     came_us: Times  # of bursts, in order
-    total: Times  # responses up to and with each burst
+    total: Times  # responses up to and including each burst
     ends_us: Times  # of requests
-    in_flight: float  # requests, on average
+    in_flight: float  # mean number of requests
 
     @property
     def rounds(self) -> float:
@@ -68,7 +68,7 @@ def flow(arrivals: Groups, ends: Groups, in_flight: float) -> Flow:
 
 
 def response_rate(found: Flow) -> Estimate:
-    """Responses per second, by when they came."""
+    """Return the responses per second, by arrival."""
     if len(found.came_us) < 2:
         return Estimate(0.0)
     at_ends = None if found.rounds < FEWEST_ROUNDS else _at(found, found.ends_us)
@@ -84,14 +84,14 @@ def response_rate(found: Flow) -> Estimate:
 
 
 def _at(found: Flow, moments: Times) -> tuple[Numbers, Numbers] | None:
-    """The last bursts up to each of the moments, and the responses so far; None where they are all one."""
+    """Return the last burst up to each moment, and the responses so far; None if there is only one."""
     places = np.maximum(np.searchsorted(found.came_us, moments, side="right") - 1, 0)
     times = found.came_us[places].astype(np.float64)
     return None if times[-1] <= times[0] else (times, found.total[places].astype(np.float64))
 
 
 def _variance(course: Numbers, users: int) -> float:
-    """Of the residual of the whole course, whose values at ends are given."""
+    """Return the variance of the residual over the whole course, given its values at ends."""
     ends = len(course) - 1
     batch = users * max(1, int(ends / users / MOST_BATCHES))
     whole = ends / batch
@@ -114,7 +114,7 @@ def _batch_variance(course: Numbers, batch: int) -> float:
 
 
 def _by_sections(found: Flow) -> Estimate:
-    """Where there is hardly a round: from the first burst to the last, and sections of that time."""
+    """Estimate the rate with hardly a round: from the first burst to the last, with sections of that time."""
     span_us = float(found.came_us[-1] - found.came_us[0])
     per_us = float(found.total[-1] - found.total[0]) / span_us
     width = ratio_sections(found.total, found.came_us)
@@ -131,14 +131,14 @@ def _with_margin(found: Flow, per_us: float, margin: float) -> Estimate:
 
 
 def _student(freedom: float) -> float:
-    """The 97.5 % point for degrees of freedom that need not be whole."""
+    """Return the 97.5 % quantile for fractional degrees of freedom."""
     whole = max(1, math.floor(freedom))
     part = max(freedom, 1.0) - whole
     return (1 - part) * student_t(0.975, whole) + part * student_t(0.975, whole + 1)
 
 
 def request_rate(in_flight: float, latency: Estimate) -> Estimate:
-    """Requests per second by Little's law; `latency` is their mean in nanoseconds, with its interval."""
+    """Return the requests per second by Little's law; `latency` is their mean in nanoseconds, with its interval."""
     per_s = in_flight * NS_PER_S / latency.value
     if latency.limits is None:
         return Estimate(per_s)

@@ -138,7 +138,9 @@ def test_a_client_that_is_lost_in_the_level_is_named(plan, tmp_path):
     (remark,) = (remark for remark in level.remarks if remark.note is Note.CLIENT_LOST)
     assert remark.text.startswith("client 2 (127.0.0.3) was lost 0.")
     is_open = isinstance(plan, Open)
-    assert ("the others sent its share from then on" if is_open else "its share is missing") in remark.text
+    assert (
+        "the other clients have sent its share since then" if is_open else "its share is missing"
+    ) in remark.text
     assert level.clients[0].lost is None
     assert level.clients[1].lost.is_taken_over == is_open
     assert not level.is_as_asked

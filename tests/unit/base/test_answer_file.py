@@ -1,4 +1,4 @@
-"""Answers and their files: the schemas that are shipped say what is really written, and 0.1 wrote the same."""
+"""Answers and their files: the shipped schemas match the written files, including those of 0.1."""
 
 import json
 from functools import cache
@@ -24,7 +24,7 @@ EARLIER = Path(__file__).parents[2] / "golden" / "v0.1"
 
 @cache
 def validator(kind: str) -> Validator:
-    """Of the schema, which is looked at itself only once."""
+    """Validator of a schema, which is itself checked only once."""
     schema = json.loads((FOLDER / f"{kind}.json").read_text())
     made = validator_for(schema)
     made.check_schema(schema)
@@ -32,18 +32,18 @@ def validator(kind: str) -> Validator:
 
 
 @pytest.mark.parametrize("answer", TYPES, ids=lambda answer: answer.kind)
-def test_the_schemas_are_those_of_the_types(answer):
+def test_schemas_match_the_types(answer):
     assert (FOLDER / f"{answer.kind}.json").read_text() == text(answer), "run python -m tools.build_schemas"
 
 
 @pytest.mark.parametrize("make", [sample_result, sample_comparison, sample_diagnosis, sample_capacity])
-def test_what_is_written_keeps_its_schema(make):
+def test_written_files_match_their_schema(make):
     document = json.loads(to_json(make()))
     validator(document["kind"]).validate(document)
 
 
 @pytest.mark.parametrize("path", sorted(EARLIER.glob("*.json")), ids=lambda path: path.stem)
-def test_files_of_0_1_and_what_is_made_of_them_keep_the_schema(path):
+def test_files_of_0_1_and_their_conversions_match_the_schema(path):
     earlier = json.loads(path.read_text())
     again = json.loads(to_json(from_json(path.read_text(), path.name, *TYPES)))
     validator(again["kind"]).validate(earlier)
@@ -54,24 +54,24 @@ def test_files_of_0_1_and_what_is_made_of_them_keep_the_schema(path):
     ("place", "value"),
     [("schema", 2), ("kind", "study"), ("levels", 3), ("remarks", [{"note": "NO_SUCH", "text": ""}])],
 )
-def test_a_document_that_was_changed_breaks_the_schema(place, value):
+def test_a_modified_document_violates_the_schema(place, value):
     document = json.loads(to_json(sample_result())) | {place: value}
     with pytest.raises(jsonschema.ValidationError):
         validator("result").validate(document)
 
 
-def test_a_file_says_what_it_is():
+def test_a_file_declares_its_kind():
     with pytest.raises(UsageError, match="'it' is not a study"):
         from_json(to_json(sample_result()), "it", Study)
 
 
-def test_notes_are_kept_by_name():
+def test_notes_are_stored_by_name():
     remark = Remark(Note.FAILURES, "3 of 10 requests failed")
     assert plain(remark) == {"note": "FAILURES", "text": "3 of 10 requests failed"}
     document = json.loads(to_json(sample_result())) | {"remarks": [plain(remark)]}
     assert from_json(json.dumps(document), "it", Result).remarks == (remark,)
 
 
-def test_what_json_does_not_have_is_no_part_of_an_answer():
+def test_values_without_a_json_form_are_rejected():
     with pytest.raises(TypeError, match="bytes does not belong in an answer"):
         plain({"body": b"\x00"})

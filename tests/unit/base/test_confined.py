@@ -48,7 +48,7 @@ OPENERS: Mapping[str, Callable[[str], object]] = {
     "a scenario": lambda path: read_scenario(Path(path)),
     "a tokenizer": open_tokenizer,
 }
-SPELLINGS = (  # {up}: the folder of uploads; {out}: the file outside, without its ending
+SPELLINGS = (  # {up}: the upload folder; {out}: the file outside, without its suffix
     "{out}",
     "{up}/../secret/file",
     "{up}/a/../../secret/file",
@@ -78,7 +78,7 @@ def test_a_confined_reader_opens_nothing_outside(place, what):
             with confined_to(place / "up"), pytest.raises(UsageError, match="not an uploaded file"):
                 OPENERS[what](path)
             assert not opens.any(), spelling
-        with suppress(UsageError):  # it holds nothing that could be used
+        with suppress(UsageError):  # it contains nothing usable
             OPENERS[what](str(secret / "file"))
         assert opens.any(), "this reader does not open files: the test shows nothing"
 
@@ -87,19 +87,19 @@ def test_a_confined_reader_opens_nothing_outside(place, what):
     "path",
     ["/etc/passwd", "..", "", "~/x", "a\0b", "\ud800", "/proc/self/fd/0", "/dev/stdin", "{up}", "{up}/.."],
 )
-def test_what_is_not_below_the_folder_is_refused(place, path):
+def test_paths_outside_the_folder_are_rejected(place, path):
     with confined_to(place / "up"), pytest.raises(UsageError, match="not an uploaded file"):
         check_path(path.format(up=place / "up"))
 
 
-def test_a_folder_of_uploads_that_is_a_link_has_no_uploads(tmp_path):
+def test_an_upload_folder_that_is_a_link_contains_no_uploads(tmp_path):
     (tmp_path / "uploads").symlink_to(tmp_path)
     (tmp_path / "secret").write_text("")
     with confined_to(tmp_path / "uploads"), pytest.raises(UsageError, match="not an uploaded file"):
         check_path(tmp_path / "uploads" / "secret")
 
 
-def test_links_in_a_circle_are_refused(place):
+def test_circular_links_are_rejected(place):
     (place / "up" / "b").symlink_to(place / "up" / "c")
     (place / "up" / "c").symlink_to(place / "up" / "b")
     with confined_to(place / "up"):
@@ -110,7 +110,7 @@ def test_links_in_a_circle_are_refused(place):
     assert not (place / "up" / "b" / "x").exists()
 
 
-def test_uploaded_files_are_read_and_without_confinement_all_are(place, monkeypatch):
+def test_uploaded_files_are_readable_and_all_files_are_without_confinement(place, monkeypatch):
     (place / "up" / "a" / "data").write_text("mine")
     with confined_to(place / "up"):
         assert read_bytes(place / "up" / "a" / "data") == b"mine"
@@ -132,7 +132,7 @@ OPEN = {
     *("open", ".open", ".read_bytes", ".read_text", ".iterdir", ".glob", ".from_file"),
     *(".load_cert_chain", ".load_verify_locations", "read_file", "read_text", "opened", "check_file"),
 }
-SAFE = {  # what these open is named by us, or is checked by their caller
+SAFE = {  # these open files that we name ourselves, or that their caller checks
     "cluster/ray_actors.py": "our own code, compared on the other machine",
     "cluster/ray_cluster.py": "our own code",
     "cluster/ray_messages.py": "/proc",
@@ -160,7 +160,7 @@ def _calls(function: ast.AST) -> set[str]:
 
 
 def _is_path(value: ast.expr) -> bool:
-    """Connections, services and journals have an `open` too."""
+    """Connections, services and journals have an `open` method too."""
     return isinstance(value, ast.Name) and value.id in ("path", "os", "file")
 
 

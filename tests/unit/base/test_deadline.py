@@ -1,4 +1,4 @@
-"""When a deadline passes: at its own time, or a while after the work around it had to end."""
+"""When a deadline passes: at its own time, or shortly after the surrounding work had to end."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from inferometer.base.units import NS_PER_S
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Seconds, to be moved by hand."""
+    """A clock in seconds, moved by hand."""
     now = [100.0]
     monkeypatch.setattr(deadlines, "monotonic_ns", lambda: round(now[0] * NS_PER_S))
     monkeypatch.setattr(INTERRUPT, "at_ns", None)
@@ -17,7 +17,7 @@ def clock(monkeypatch):
 
 
 ROWS = (
-    # the call's own limit, when the work around it ends, how long it may go on then; when it passes, and what is said
+    # the call's own limit, the end of the surrounding work, the grace period; when it passes, and the message
     ("its own time", 20, None, 2, 20, "within 20 s"),
     ("an end before it", 20, 5, 2, 7, "before the budget was spent"),
     ("an end too late to matter", 20, 19, 2, 20, "within 20 s"),
@@ -41,7 +41,7 @@ def test_a_deadline_passes_at_its_time_or_soon_after_an_end(clock, limit_s, end_
         deadline.left_s()
 
 
-def test_an_interrupt_cuts_calls_that_are_under_way_before_those_that_put_things_back(clock):
+def test_an_interrupt_ends_calls_in_progress_before_those_that_undo_changes(clock):
     call = Deadline.after(600)
     with ending(last_s=deadlines.UNDO_LAST_S):
         undo = Deadline.after(600)
@@ -52,7 +52,7 @@ def test_an_interrupt_cuts_calls_that_are_under_way_before_those_that_put_things
     assert left[-1] < 5
 
 
-def test_an_end_that_is_looked_for_counts_from_when_it_was_seen(clock):
+def test_a_polled_end_counts_from_when_it_was_noticed(clock):
     is_gone = False
     with ending(End("the server ended", check=lambda: is_gone), last_s=1):
         deadline = Deadline.after(600)
@@ -63,7 +63,7 @@ def test_an_end_that_is_looked_for_counts_from_when_it_was_seen(clock):
     assert deadline.has_passed()
 
 
-def test_calls_together_have_the_time_of_the_context_around_them(clock):
+def test_all_calls_share_the_time_of_their_context(clock):
     with within(3):
         first = Deadline.after(20)
         clock[0] += 2

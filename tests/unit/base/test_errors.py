@@ -1,4 +1,4 @@
-"""What is said when the machine has too little of something."""
+"""Errors for a shortage of machine resources."""
 
 import errno
 
@@ -12,20 +12,20 @@ from inferometer.base.errors import maybe_shortage
     [
         (MemoryError(), "memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
-        (OSError(errno.EMFILE, "Too many open files"), "open files"),
+        (OSError(errno.EMFILE, "Too many open files"), "file descriptors"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "processes"),
     ],
 )
-def test_names_what_is_missing_and_what_helps(error: BaseException, what: str) -> None:
+def test_names_the_scarce_resource_and_a_remedy(error: BaseException, what: str) -> None:
     found = maybe_shortage(error)
     assert found is not None
     assert found.exit_code == 70
-    assert f"not enough {what}" in found.message
+    assert f"does not have enough {what}" in found.message
     assert found.remedy
 
 
 @pytest.mark.parametrize(
     "error", [OSError(errno.ECONNRESET, "reset"), ValueError("17"), OSError("no number")]
 )
-def test_other_errors_are_not_its_business(error: BaseException) -> None:
+def test_other_errors_are_ignored(error: BaseException) -> None:
     assert maybe_shortage(error) is None

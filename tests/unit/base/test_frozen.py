@@ -1,4 +1,4 @@
-"""`@frozen` makes what `@dataclass(frozen=True, slots=True)` makes, seen from outside."""
+"""`@frozen` behaves like `@dataclass(frozen=True, slots=True)`."""
 
 import copy
 import inspect
@@ -19,7 +19,7 @@ standard = dataclass(frozen=True, slots=True)
 def classes(decorate: Any) -> tuple[Any, ...]:
     @decorate
     class Empty:
-        """Has nothing."""
+        """A class without fields."""
 
     @decorate
     class One:
@@ -32,7 +32,7 @@ def classes(decorate: Any) -> tuple[Any, ...]:
 
     @decorate
     class Outer:
-        """Has all that a field can have."""
+        """A class with every kind of field."""
 
         kind: ClassVar[str] = "outer"
         number: int
@@ -125,18 +125,18 @@ def _with_list(decorate: Any) -> object:
 
 
 @pytest.mark.parametrize(("pair", "look"), CASES.values(), ids=CASES)
-def test_it_is_what_the_standard_one_is(pair: tuple[Any, Any], look: Seen) -> None:
+def test_it_behaves_like_the_standard_decorator(pair: tuple[Any, Any], look: Seen) -> None:
     assert look(pair[0]) == look(pair[1])
 
 
 def test_the_same_nan_is_equal_on_every_python() -> None:
-    """The standard ones compare tuples, for which it is, up to Python 3.12, and field by field from 3.13 on."""
+    """The standard ones compare tuples, where it is equal, up to Python 3.12, and field by field from 3.13 on."""
     kind = ONE[0]
     assert kind(math.nan) == kind(math.nan)
 
 
 @pytest.mark.parametrize(("pair", "attempt"), REFUSALS.values(), ids=REFUSALS)
-def test_it_refuses_what_the_standard_one_refuses(pair: tuple[Any, Any], attempt: Seen) -> None:
+def test_it_rejects_what_the_standard_decorator_rejects(pair: tuple[Any, Any], attempt: Seen) -> None:
     ours, theirs = (pytest.raises((TypeError, ValueError, AttributeError)) for _ in pair)
     with ours as our_error:
         attempt(pair[0])
@@ -146,7 +146,7 @@ def test_it_refuses_what_the_standard_one_refuses(pair: tuple[Any, Any], attempt
 
 
 @pytest.mark.parametrize("name", ["value", "other"])
-def test_a_change_is_the_standard_error(name: str) -> None:
+def test_an_assignment_raises_the_standard_error(name: str) -> None:
     with pytest.raises(FrozenInstanceError, match=f"cannot assign to field '{name}'"):
         setattr(ONE[0](1), name, 2)
 
@@ -158,6 +158,6 @@ class Sent:
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_it_goes_to_another_process(protocol: int) -> None:
+def test_it_can_be_pickled(protocol: int) -> None:
     sent = Sent(1, (2, 3))
     assert pickle.loads(pickle.dumps(sent, protocol)) == sent

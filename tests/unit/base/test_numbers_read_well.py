@@ -1,4 +1,4 @@
-"""Numbers as people read them: over twelve decades of every unit, in order, and never in powers of ten."""
+"""Readable numbers: over twelve decades of every unit, in order, and never in powers of ten."""
 
 import ast
 import re
@@ -16,19 +16,19 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, pla
 SOURCE = Path(inferometer.__file__).parent
 UNITS = {"ns": 1, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
 POWER = re.compile(r"\de[+-]?\d")
-# Decades from 10⁻⁶ to 10⁶ of what is counted, and from a nanosecond to a quarter of an hour of what is timed.
+# Decades from 10⁻⁶ to 10⁶ for counts, and from a nanosecond to a quarter of an hour for times.
 VALUES = st.floats(-6, 6).map(lambda power: 10.0**power)
 TIMES = st.floats(0, 12).map(lambda power: 10.0**power)
 
 
 def written(text: str) -> float:
-    """The number that a text says."""
+    """Parse the number in a text."""
     number, _, unit = text.replace(",", "").replace(" %", "").partition(" ")
     return float(number.removeprefix("<")) * UNITS.get(unit, 1)
 
 
 def digits(text: str) -> int:
-    """Significant ones of the number in a text."""
+    """Count the significant digits of the number in a text."""
     return len(re.sub(r"\D", "", text.partition(" ")[0]).lstrip("0"))
 
 
@@ -61,13 +61,13 @@ def test_a_number_is_read_back_within_half_of_its_last_digit(text, values, scale
         return
     number, _, unit = said.partition(" ")
     step = 10.0 ** -len(number.partition(".")[2]) * UNITS.get(unit, 1)
-    # What is nearly all never reads as all: there it is cut off, not rounded.
+    # A value just below 100 % never reads as 100 %: it is truncated, not rounded.
     most = step if 99.4 < value * scale < 100 and "%" in said else step / 2
     assert abs(written(said) - value * scale) <= most * (1 + 1e-6)
 
 
 @given(TIMES)
-def test_times_have_three_digits_but_whole_nanoseconds_and_many_seconds(ns):
+def test_times_have_three_digits_except_whole_nanoseconds_and_many_seconds(ns):
     said = duration(ns)
     if said.endswith("ns"):
         assert said == f"{ns:.0f} ns"
@@ -82,7 +82,7 @@ def test_quantities_have_two_to_four_digits_or_are_whole(value):
 
 
 def _formats(path: Path) -> list[str]:
-    """The formats of every f-string and `format` call in a file."""
+    """Yield the formats of every f-string and `format` call in a file."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
@@ -91,8 +91,8 @@ def _formats(path: Path) -> list[str]:
     return found
 
 
-# Not what people read as a figure: rounding to digits, C++'s own format, contents of tensors, limits of datatypes,
-# and the classic commands, whose formats are given.
+# Not figures for people: rounding to digits, C++'s own format, tensor contents, datatype limits, and the classic
+# commands, whose formats are fixed.
 EXCEPT = {
     "base/units.py": "the formatter itself",
     "report/format.py": "decimal, of the classic reports",

@@ -1,4 +1,4 @@
-"""Whatever a user names as a file is read within its limit, or refused in a sentence."""
+"""Any file that a user names is read within its limit, or rejected with a message."""
 
 import contextlib
 import os
@@ -43,19 +43,21 @@ def test_a_file_up_to_the_limit_is_read_whole(tmp_path: Path, size: int):
 def test_a_file_above_the_limit_is_refused_before_it_is_read(tmp_path: Path, size: int):
     path = tmp_path / "file"
     with path.open("wb") as file:
-        file.truncate(size)  # a hole: it takes no room
+        file.truncate(size)  # sparse: it takes no disk space
     for read in (read_file, read_text, read_regular, check_file):
-        with pytest.raises(UsageError, match=r"'.*file' cannot be read: it has more than 1,000 bytes"):
+        with pytest.raises(
+            UsageError, match=r"'.*file' cannot be read: it is larger than the limit of 1,000 bytes"
+        ):
             read(path, LIMIT, "the file")
 
 
-def test_a_file_that_does_not_say_its_size_is_read(tmp_path: Path):
+def test_a_file_without_a_size_is_read(tmp_path: Path):
     assert b"Name:" in read_file("/proc/self/status", 1 << 20, "the file")
-    with pytest.raises(UsageError, match="more than 10 bytes"):
+    with pytest.raises(UsageError, match="limit of 10 bytes"):
         read_file("/proc/self/status", 10, "the file")
 
 
-def test_what_is_not_a_file_is_named(tmp_path: Path):
+def test_things_that_are_not_files_are_named(tmp_path: Path):
     address = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -81,20 +83,20 @@ def test_a_pipe_is_read_to_its_end(pipe: Path):
 
 def test_a_pipe_without_an_end_is_read_up_to_the_limit(pipe: Path):
     send(pipe, b"x" * (1 << 20))
-    with pytest.raises(UsageError, match="more than 1,000 bytes"):
+    with pytest.raises(UsageError, match="limit of 1,000 bytes"):
         read_file(pipe, LIMIT, "the file")
 
 
-def test_a_pipe_that_nobody_writes_into_is_announced_and_given_up(pipe: Path, monkeypatch, capsys):
+def test_a_pipe_without_a_writer_is_announced_and_given_up(pipe: Path, monkeypatch, capsys):
     monkeypatch.setattr(reading, "NOTICE_S", 0.01)
     monkeypatch.setattr(reading, "SILENCE_S", 0.03)
-    with pytest.raises(UsageError, match="nothing came from it for"):
+    with pytest.raises(UsageError, match="it is a pipe that has sent nothing for"):
         read_file(pipe, LIMIT, "the trace")
     assert f"Waiting for the trace from '{pipe}'" in capsys.readouterr().err
 
 
 def test_a_library_that_opens_files_by_name_is_not_given_a_pipe(pipe: Path):
-    with pytest.raises(UsageError, match="it is not a regular file; save what it sends"):
+    with pytest.raises(UsageError, match="it is not a regular file; save its content"):
         check_file(pipe, LIMIT, "the journal")
 
 
@@ -106,7 +108,7 @@ def test_a_regular_file_is_read_with_its_status(tmp_path: Path, pipe: Path):
     with pytest.raises(UsageError, match="it is not a regular file; name another"):
         read_regular(pipe, LIMIT, "the file", remedy="name another")
     path.write_bytes(b"x" * (LIMIT + 1))
-    with pytest.raises(UsageError, match="more than 1,000 bytes, which is the most; name another"):
+    with pytest.raises(UsageError, match="limit of 1,000 bytes; name another"):
         read_regular(path, LIMIT, "the file", remedy="name another")
 
 
@@ -115,14 +117,14 @@ def test_the_limit_holds_for_a_file_that_is_read_piece_by_piece(tmp_path: Path):
     path.write_bytes(b"x" * (LIMIT + 1))
     with opened(path, LIMIT, "the file") as file:
         assert len(file.read(LIMIT)) == LIMIT
-        with pytest.raises(UsageError, match="more than"):
+        with pytest.raises(UsageError, match="larger than the limit"):
             file.read(64)
 
 
 def test_text_is_utf_8(tmp_path: Path):
     path = tmp_path / "file"
     path.write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="it is not text"):
+    with pytest.raises(UsageError, match="it is not UTF-8 text"):
         read_text(path, LIMIT, "the file")
 
 

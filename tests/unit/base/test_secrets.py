@@ -1,4 +1,4 @@
-"""What is shown and kept has no secrets in it."""
+"""Displayed and stored text contains no secrets."""
 
 import time
 from collections.abc import Iterator
@@ -71,11 +71,11 @@ def test_secrets_are_masked(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_other_texts_stay_as_they_are(text: str) -> None:
+def test_other_texts_are_unchanged(text: str) -> None:
     assert redacted(text) == text
 
 
-def test_bodies_are_known_by_length_and_digest() -> None:
+def test_bodies_are_shown_by_length_and_digest() -> None:
     shown = redacted_body('{"password": "S3CRET"}')
     assert shown.startswith("*** (22 bytes, sha256 ")
     assert "S3CRET" not in shown
@@ -85,7 +85,7 @@ def test_bodies_are_known_by_length_and_digest() -> None:
     assert "123" not in redacted_body("api_key=123")
 
 
-def test_documents_keep_their_shape() -> None:
+def test_documents_keep_their_structure() -> None:
     document = {
         "classes": {"a": {"server": "http://u:S3CRET@h", "options": {"header": ["x-key: S3CRET"]}}},
         "n": 1,
@@ -109,7 +109,7 @@ ADDRESSES = (
 
 
 @pytest.mark.parametrize("written", ADDRESSES)
-def test_a_refused_address_is_shown_without_its_secrets(written: str) -> None:
+def test_a_rejected_address_is_shown_without_its_secrets(written: str) -> None:
     with pytest.raises(UsageError) as refused:
         read_address(written)
     assert "S3CRET" not in str(refused.value)
@@ -122,8 +122,8 @@ def test_an_endpoint_is_shown_without_secrets() -> None:
 @pytest.mark.parametrize(
     "piece", ["a:", "?a", "_a", "&key", "'token", '"token":', "://", "Bearer ", "a_=", "@a:"]
 )
-def test_the_work_grows_with_the_text_and_not_with_its_square(piece: str) -> None:
-    """A server's words may be in the text."""
+def test_the_work_is_linear_in_the_text(piece: str) -> None:
+    """The text may contain a server's words."""
 
     def cost_ns(size: int) -> int:
         text = "=" + piece * size

@@ -27,7 +27,7 @@ def test_a_signal_after_the_command_neither_loses_the_answer_nor_shows_a_traceba
 
 @pytest.fixture
 def sent(monkeypatch):
-    """Signals to a run's handler at these times, in seconds, and whether it took the run for interrupted."""
+    """Send signals to a run's handler at these times, in seconds; return whether the run counts as interrupted."""
     now = [0.0]
     monkeypatch.setattr(signals, "monotonic_ns", lambda: round((100 + now[0]) * NS_PER_S))
     codes: list[int] = []
@@ -56,7 +56,7 @@ TWICE: tuple[tuple[str, list[tuple[float, signal.Signals]], list[int]], ...] = (
 
 
 @pytest.mark.parametrize(("rows", "codes"), [row[1:] for row in TWICE], ids=[row[0] for row in TWICE])
-def test_the_same_signal_within_half_a_second_is_one_interrupt(sent, rows, codes):
+def test_a_signal_repeated_within_half_a_second_counts_once(sent, rows, codes):
     assert sent(*rows) == (True, codes)
 
 
@@ -64,7 +64,7 @@ def test_the_same_signal_within_half_a_second_is_one_interrupt(sent, rows, codes
     ("number", "is_patient", "is_hurried"),
     [(signal.SIGINT, False, True), (signal.SIGINT, True, False), (signal.SIGTERM, True, True)],
 )
-def test_calls_are_cut_short_unless_ctrl_c_lets_the_classic_tool_end_its_window(
+def test_calls_are_cut_short_unless_ctrl_c_lets_the_classic_tool_finish_its_window(
     sent, number, is_patient, is_hurried
 ):
     sent((0, number), is_patient=is_patient)

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote is a document or a ValueError, and what it gives can be written again."""
+"""JSON from others is a document or a ValueError, and a decoded document can be encoded again."""
 
 import json
 
@@ -16,7 +16,7 @@ JSON = st.recursive(
 
 
 @given(JSON.filter(lambda document: "Infinity" not in json.dumps(document)))
-def test_a_good_document_stays_as_it_is(document) -> None:
+def test_a_valid_document_is_unchanged(document) -> None:
     assert decode_json(json.dumps(document).encode()) == document
 
 
@@ -25,9 +25,9 @@ def test_a_good_document_stays_as_it_is(document) -> None:
     [
         (b"", "Expecting value"),
         (b"\xff\xff", "decode"),
-        (b"NaN", "NaN is no JSON number"),
-        (b'{"a": [Infinity]}', "Infinity is no JSON number"),
-        (b"-Infinity", "-Infinity is no JSON number"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b'{"a": [Infinity]}', "Infinity is not a JSON number"),
+        (b"-Infinity", "-Infinity is not a JSON number"),
         (b"1e999", "the number 1e999 is too large"),
         (b"9" * 39, "more than 38 digits"),
         (b"9" * 10_000, "more than 38 digits"),
@@ -37,12 +37,12 @@ def test_a_good_document_stays_as_it_is(document) -> None:
     ],
     ids=lambda value: value[:20] if isinstance(value, (bytes, str)) else "",
 )
-def test_what_later_code_would_stumble_over_is_refused(text: bytes, says: str) -> None:
+def test_values_that_later_code_cannot_handle_are_rejected(text: bytes, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         decode_json(text)
 
 
-def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
+def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
     assert decode_json(rb'{"\ud800": ["\udfff", "\ud83d\ude00"]}') == {"\ufffd": ["\ufffd", "\U0001f600"]}
 
 

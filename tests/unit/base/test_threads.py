@@ -1,4 +1,4 @@
-"""numpy starts no threads in programs of ours, and programs of others are none the wiser."""
+"""numpy starts no threads in our programs, and other programs are not affected."""
 
 import os
 import subprocess
@@ -40,18 +40,18 @@ def test_a_command_that_computes_has_one_thread(module):
     assert printed(program).splitlines()[-1] == "threads 1"
 
 
-def test_a_number_of_threads_that_the_user_gave_is_kept():
+def test_the_users_number_of_threads_is_kept():
     program = f"import os; from inferometer.cli.main import main; main(['--version']); print(os.environ['{THREADS}'])"
     assert printed(program, **{THREADS: "7"}).splitlines()[-1] == "7"
 
 
 @pytest.mark.parametrize("module", [*MAINS, *HELD_TRITON])
 def test_nothing_computes_before_the_threads_are_limited(module):
-    """Nor in a process that holds a Triton: its models have the threads that the user gave them."""
+    """Nor in a process that holds a Triton: its models get the threads that the user chose."""
     assert printed(f"import sys, inferometer.{module}; print('numpy' in sys.modules)") == "False\n"
 
 
-def test_a_server_has_the_environment_of_the_user(monkeypatch):
+def test_a_server_gets_the_users_environment(monkeypatch):
     monkeypatch.delenv(THREADS, raising=False)
     monkeypatch.delenv("INFEROMETER_SET_THREADS", raising=False)
     before = dict(os.environ)

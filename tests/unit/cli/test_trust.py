@@ -289,7 +289,7 @@ STRANGE = (
     (_fifo, "cannot be read: it is not a regular file"),
     (_zero, "cannot be read: it is a device"),
     (_folder, "cannot be read: Is a directory"),
-    (_large, "cannot be read: it has more than 1 MiB"),
+    (_large, "cannot be read: it is larger than the limit of 1 MiB"),
     (_dangling, "cannot be read: No such file or directory"),
 )
 

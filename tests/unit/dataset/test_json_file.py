@@ -257,7 +257,7 @@ MISMATCH = "mismatch in the data provided for X."
             one("BYTES", (1,)),
             {"b64": b64(b"hello")},
             f"{MISMATCH}{AT}: each BYTES element must be preceded by its length, 4 bytes little-endian; "
-            "element 0 says it has 1819043176 bytes, but only 1 follow",
+            "element 0 has a length of 1819043176 bytes, but only 1 follow",
             id="strings in b64 without their length",
         ),
         pytest.param(

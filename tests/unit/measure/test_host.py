@@ -1,4 +1,4 @@
-"""How busy this machine is in a level, by whom, and how a server ended: exactly, on fakes; and once with real parts."""
+"""Load of this machine during a level, and the end of a server: exactly, on fakes; and once with real parts."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ MEASURED = build.measurement(10, 900.0, 30, 2, (1, 2, 3, 4))
 
 @dataclass
 class Machine:
-    """Two cores, a clock that is set by hand, and processes that use what they are told to."""
+    """Two cores, a manual clock, and processes with prescribed CPU use."""
 
     now_s: float = 0.0
     busy_s: float = 0.0
@@ -72,7 +72,7 @@ class Machine:
         return watch
 
     def run(self, seconds, busy, **cores):
-        """So long, with so many cores busy in all and by ours, the worker, the server and its stub."""
+        """Advance the time with this many cores busy in total, by this tool, the worker, the server and its stub."""
         names = {"ours": OURS, "worker": WORKER, "server": SERVER, "stub": STUB, "waiting": WORKER}
         self.now_s += seconds
         self.busy_s += busy * seconds
@@ -104,7 +104,7 @@ def said(use):
     return [remark.text for remark in host_remarks(use, MEASURED)]
 
 
-def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
+def test_cores_used_by_neither_us_nor_the_server_belong_to_other_programs():
     machine = Machine()
     watch = machine.watch()
     for _ in range(4):
@@ -121,8 +121,8 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
 
 
-def test_waits_for_a_core_are_counted_with_the_number_of_them():
-    """A thread that sleeps is given a core when it wakes up."""
+def test_waits_for_a_core_are_counted_with_their_number():
+    """A sleeping thread is scheduled when it wakes up."""
     before = ProcessTable().used((os.getpid(),))[os.getpid()]
     time.sleep(0.001)
     after = ProcessTable().used((os.getpid(),))[os.getpid()]
@@ -130,7 +130,7 @@ def test_waits_for_a_core_are_counted_with_the_number_of_them():
     assert after.wait_s >= before.wait_s
 
 
-def test_a_server_that_is_kept_to_other_cores_than_ours_is_watched_there_too():
+def test_a_server_restricted_to_other_cores_is_watched_there_too():
     ours = frozenset(os.sched_getaffinity(0))
     machine = Machine(allowed=frozenset({4000, 4001}))
     watch = machine.watch()
@@ -143,7 +143,7 @@ def test_a_server_that_is_kept_to_other_cores_than_ours_is_watched_there_too():
     assert together([use]).server_cores == 2
 
 
-def test_a_server_on_the_same_cores_as_we_is_not_apart():
+def test_a_server_on_our_cores_is_not_reported_separately():
     machine = Machine()
     watch = machine.watch()
     machine.run(2.0, 1.0, server=0.5)
@@ -165,7 +165,7 @@ def test_gpus_are_seen_while_the_level_runs_and_not_before():
 @pytest.mark.parametrize(
     ("held_bytes", "servers"), [({SERVER: 100, STUB: 300, 77: 500}, 400), ({77: 900}, None), ({}, None)]
 )
-def test_the_servers_part_of_the_memory_of_a_gpu_is_told_from_that_of_others(held_bytes, servers):
+def test_the_servers_share_of_gpu_memory_is_separate(held_bytes, servers):
     machine = Machine(held_bytes=held_bytes)
     watch = machine.watch()
     machine.run(1.0, 1.0)
@@ -173,7 +173,7 @@ def test_the_servers_part_of_the_memory_of_a_gpu_is_told_from_that_of_others(hel
     assert (gpu.memory_used_bytes, gpu.memory_server_bytes) == (900, servers)
 
 
-def test_the_time_they_were_busy_is_told_apart_from_the_time_they_were_not():
+def test_crowded_time_is_separate_from_the_rest():
     machine = Machine()
     watch = machine.watch()
     for busy in (0.5, 0.5, 0.5, 1.7):
@@ -191,14 +191,14 @@ def test_the_time_they_were_busy_is_told_apart_from_the_time_they_were_not():
         pytest.param(1.0, 0.3, True, id="much is theirs"),
     ],
 )
-def test_it_is_said_when_it_matters(busy, server, is_said):
+def test_a_busy_host_is_reported_when_it_matters(busy, server, is_said):
     machine = Machine()
     watch = machine.watch()
     machine.run(3.0, busy, server=server)
     assert bool(said(watch.end())) == is_said
 
 
-def test_a_server_elsewhere_makes_it_matter_only_when_we_are_short_of_a_core():
+def test_with_a_remote_server_it_matters_only_if_we_are_short_of_a_core():
     machine = Machine()
     watch = machine.watch(is_local=False)
     machine.run(3.0, 1.9, worker=0.3)
@@ -208,7 +208,7 @@ def test_a_server_elsewhere_makes_it_matter_only_when_we_are_short_of_a_core():
     assert said(watch.end()) == ["other programs used 1.6 of this machine's 2 cores for the whole level"]
 
 
-def test_a_server_that_cannot_be_seen_is_not_taken_for_others():
+def test_an_invisible_server_does_not_count_as_other_programs():
     machine = Machine(pids=())
     watch = machine.watch()
     machine.run(3.0, 2.0, worker=0.3)
@@ -217,7 +217,7 @@ def test_a_server_that_cannot_be_seen_is_not_taken_for_others():
     assert machine.finds == 1, "it may have come up since"
 
 
-def test_what_a_server_used_before_it_ended_is_not_taken_for_others():
+def test_a_server_that_ended_does_not_count_as_other_programs():
     machine = Machine()
     watch = machine.watch()
     machine.run(3.0, 2.0, server=1.9)
@@ -227,11 +227,11 @@ def test_what_a_server_used_before_it_ended_is_not_taken_for_others():
     assert (use.server, use.crowded_s) == (None, 0.0)
 
 
-def test_a_level_without_time_says_nothing():
+def test_a_level_without_duration_has_no_figures():
     assert Machine().watch().end() is None
 
 
-def test_a_server_that_was_started_again_is_found_again():
+def test_a_restarted_server_is_found_again():
     machine = Machine()
     watch = machine.watch()
     machine.end = "the server's process 20 has ended"
@@ -240,7 +240,7 @@ def test_a_server_that_was_started_again_is_found_again():
     assert (watch.ended(), machine.finds) == ("", 1)
 
 
-def test_turns_are_weighed_by_their_time():
+def test_turns_are_weighted_by_their_duration():
     one = HostUse(2, 2.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=1.0, crowded_s=1.0, crowded_cores=1.0)
     other = HostUse(2, 1.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=3.0)
     use = together([one, None, other])
@@ -289,7 +289,7 @@ def end(process):
 
 
 def end_and_wait(process):
-    """How it ended is then known to nobody else."""
+    """Reap the server, so that its exit status is unknown to others."""
     process.communicate("\n")
 
 
@@ -324,7 +324,7 @@ def test_a_real_busy_loop_beside_a_server_belongs_to_others(server):
     assert use.busy >= use.others
 
 
-def test_a_short_look_at_processes_finds_the_same_cores():
+def test_a_short_reading_of_processes_finds_the_same_cores():
     table = ProcessTable()
     whole, brief = table.used((os.getpid(), 2**31 - 1)), table.cores((os.getpid(), 2**31 - 1))
     assert list(whole) == list(brief) == [os.getpid()]

@@ -16,7 +16,8 @@ def read_outputs(body, header_length):
 
 
 def make(folder: Path, *workers, steps=1):
-    """A journal whose workers kept requests with these ends; (end, status, body) where they differ from the usual."""
+    """A journal whose workers recorded requests with these ends; (end, status, body) where they differ from the
+    default."""
     journal = RequestJournal(
         path=folder / "x.json",
         service_kind="triton",
@@ -38,12 +39,12 @@ def make(folder: Path, *workers, steps=1):
 
 
 def levels(journal):
-    """Each with its requests."""
+    """Return each level with its requests."""
     return [(level, list(level.requests)) for level in journal.export().levels]
 
 
 def ends(journal):
-    """Of the requests of each level."""
+    """Return the ends of the requests of each level."""
     return [[request.end_ns for request in requests] for _, requests in levels(journal)]
 
 
@@ -54,7 +55,7 @@ def test_requests_go_to_their_level_worker_by_worker(tmp_path):
     assert ends(journal) == [[13, 16, 19, 22, 25, 28, 11, 14, 17, 20, 23, 26, 29], [52, 55, 58, 53, 56, 59]]
 
 
-def test_ends_that_are_out_of_order_around_a_border_are_found(tmp_path):
+def test_unordered_ends_around_a_boundary_are_found(tmp_path):
     journal = make(tmp_path, [5, 12, 9, 11, 21, 18, 25, DISORDER_NS + 99, 26])
     journal.add_level("concurrency", 1, (0, 10))
     journal.add_level("concurrency", 1, (10, 20))
@@ -62,8 +63,8 @@ def test_ends_that_are_out_of_order_around_a_border_are_found(tmp_path):
     assert ends(journal) == [[5, 9], [12, 11, 18], [21, 25]]
 
 
-def test_a_warm_up_that_was_cut_short_is_not_of_the_level(tmp_path):
-    """A level of counted requests begins with its first send, which may be before the last of the warm-up ended."""
+def test_an_aborted_warm_up_does_not_belong_to_the_level(tmp_path):
+    """A level of counted requests begins with its first send, which may precede the end of the warm-up."""
     journal = make(tmp_path, [3, 4, 6, 8, 9])
     journal.add_level("concurrency", 1, (2, 9), start_ns=5)
     ((level, requests),) = levels(journal)
@@ -71,7 +72,7 @@ def test_a_warm_up_that_was_cut_short_is_not_of_the_level(tmp_path):
     assert [request.end_ns for request in requests] == [6, 8, 9]
 
 
-def test_failed_requests_are_there_with_their_kind(tmp_path):
+def test_failed_requests_are_exported_with_their_kind(tmp_path):
     journal = make(tmp_path, [1, (2, status.HTTP + 503, b""), 3])
     journal.add_level("request_rate", 2.5, (0, 9))
     ((level, requests),) = levels(journal)
@@ -93,7 +94,7 @@ def values(folder, body):
     return [output.data for output in request.responses[0].outputs]
 
 
-def test_outputs_that_a_reply_has_not(tmp_path):
+def test_outputs_missing_from_a_reply(tmp_path):
     assert values(tmp_path, b"text") == [b"text"]
     assert values(tmp_path, b"") == [b""]
     assert values(tmp_path, b"garbage") == [None]

@@ -1,4 +1,4 @@
-"""Models with weights, as they are written."""
+"""Models with weights, as written by users."""
 
 import pytest
 
@@ -17,6 +17,6 @@ def test_weights_are_read_where_there_are_several_models():
 
 
 @pytest.mark.parametrize("words", [["a:0", "b"], ["a:-1", "b"], ["a:nan", "b"], ["a:1", "a:2"], [":2", "b"]])
-def test_what_is_no_weight_is_refused(words):
+def test_invalid_weights_are_rejected(words):
     with pytest.raises(UsageError, match=r"weight|twice"):
         weighted(words)

@@ -1,4 +1,4 @@
-"""How many levels a run has, as far as that is known before it."""
+"""The number of levels of a run, as far as it is known in advance."""
 
 import pytest
 

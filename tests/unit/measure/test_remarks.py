@@ -1,4 +1,4 @@
-"""What is to say about a level besides its figures."""
+"""Remarks on a level besides its figures."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -37,11 +37,11 @@ def test_other_versions_that_were_called_are_noted_however_deep():
     server = model("bls", model("ensemble", model("leaf", also_called=("2", "3")), is_ensemble=True))
     (remark,) = member_remarks(server)
     assert remark.note is Note.SEVERAL_VERSIONS
-    assert remark.text == "version 1 of 'leaf' is shown, and version 2, 3 was called too"
+    assert remark.text == "version 1 of 'leaf' is shown, but version 2, 3 was also called"
 
 
 @pytest.mark.parametrize(("stolen", "is_said"), [(0.0, False), (0.04, False), (0.05, True), (1.2, True)])
-def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
+def test_stolen_cpu_time_is_noted(stolen, is_said):
     found: Any = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, stolen_cores=stolen), failures=())
     assert [remark.note for remark in machine_remarks(found)] == ([Note.STOLEN] if is_said else [])
 

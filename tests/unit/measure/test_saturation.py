@@ -1,4 +1,4 @@
-"""Which levels a sweep chooses, on servers whose behaviour is a formula."""
+"""Levels chosen by a sweep, on servers whose behaviour is a formula."""
 
 import math
 
@@ -20,7 +20,7 @@ from inferometer.measure.saturation import (
 
 
 def swept(server):
-    """All levels against a server: (load) -> (per second, latency in ms, share that fails)."""
+    """Return all levels against a server: (load) -> (per second, latency in ms, share that fails)."""
     tried: list[Tried] = []
     while (load := next_load(tried)) is not None:
         assert load not in {row.load for row in tried}
@@ -30,18 +30,18 @@ def swept(server):
 
 
 def slots(count):
-    """A server with so many places; more requests wait."""
+    """A server with this many slots; further requests wait."""
     return lambda load: (10 * min(load, count), 100 * max(1, load / count))
 
 
 def batches(load):
-    """All in flight are one batch; each more makes the whole of it a little slower."""
+    """All requests in flight form one batch; each one makes the whole batch a little slower."""
     step_ms = 10 + 0.5 * load
     return 1000 * load / step_ms, step_ms
 
 
 def dynamic_batches(load):
-    """While one batch is served the next one forms: of two requests each is a batch of its own."""
+    """While one batch is served the next one forms: two requests are each a batch of their own."""
     return 10 * max(1, min(load // 2, 16)), 200
 
 
@@ -70,22 +70,22 @@ def test_levels_lie_around_the_knee(server, loads, top):
     assert knee(tried) == top
 
 
-def test_a_server_that_saturates_slowly_is_measured_up_to_nine_tenths_of_what_it_can_do():
+def test_a_slowly_saturating_server_is_measured_up_to_nine_tenths_of_its_capacity():
     most = max(row.per_s for row in swept(batches))
     assert most > 0.9 * 2000
 
 
-def test_two_in_flight_that_bring_nothing_do_not_end_it():
+def test_no_gain_from_two_in_flight_does_not_end_the_sweep():
     assert knee(swept(dynamic_batches)) == 32
 
 
-def test_many_slots_are_reached_within_the_levels_that_there_are():
+def test_many_slots_are_reached_within_the_limit_of_levels():
     tried = swept(slots(256))
     assert knee(tried) == 256
     assert max(row.load for row in tried) > 256
 
 
-def test_a_server_without_a_limit_is_loaded_up_to_the_most():
+def test_a_server_without_a_limit_is_loaded_up_to_the_maximum():
     assert max(row.load for row in swept(lambda load: (load, 1.0))) == MOST
 
 
@@ -101,7 +101,7 @@ def test_any_server_is_swept_in_bounded_levels_from_one_request_on(answers):
     assert all(1 <= row.load <= MOST for row in tried)
 
 
-def test_a_first_answer_that_did_not_come_is_waited_for_once_more_and_longer():
+def test_an_unanswered_first_level_is_repeated_for_longer():
     silent = Tried(1, 0.0, is_unanswered=True)
     assert next_load([silent]) == 1
     assert level_time([silent], 1, 10).most_ns == PATIENT * 10
@@ -116,7 +116,11 @@ def test_a_first_answer_that_did_not_come_is_waited_for_once_more_and_longer():
         ([Tried(1, 1.0, 1.0)], 2, LevelTime(20, 100)),  # quick answers
         ([Tried(1, 1.0, 20.0)], 2, LevelTime(40, 120)),  # three answers of a saturated server
         ([Tried(1, 1.0, 20.0), Tried(4, 1.0, 80.0)], 2, LevelTime(40, 120)),
-        ([Tried(1, 1.0, 20.0), Tried(4, 1.0, 30.0)], 2, LevelTime(40, 100)),  # which it is not, as is known
+        (
+            [Tried(1, 1.0, 20.0), Tried(4, 1.0, 30.0)],
+            2,
+            LevelTime(40, 100),
+        ),  # which is known not to be saturated
     ],
 )
 def test_a_level_has_time_for_several_answers(tried, load, time):
@@ -127,8 +131,8 @@ def test_near_the_end_a_level_gets_less_time_to_be_precise():
     assert level_time([Tried(1, 1.0, 1.0)], 2, 100, left_ns=200.0) == LevelTime(20, 50)
 
 
-def test_a_level_at_which_this_client_is_the_limit_is_not_the_knee_and_does_not_end_the_climb():
-    """A client that was late once, on a busy machine, may well keep up with twice the load."""
+def test_a_client_limited_level_is_not_the_knee_and_does_not_end_the_climb():
+    """A client that was late once, on a busy machine, may keep up with twice the load."""
     assert next_load([Tried(1, 10.0, is_client_limited=True)]) == 2
     tried = [Tried(1, 10.0), Tried(2, 20.0), Tried(4, 30.0, is_client_limited=True)]
     assert next_load(tried) == 8
@@ -139,7 +143,7 @@ USUAL = 10.0  # seconds
 
 
 def timed_sweep(server, usual=USUAL):
-    """(levels, seconds) of a sweep for which no time was given, against a server: (load) -> (per second, seconds)."""
+    """Return (levels, seconds) of a sweep without a time limit, against a server: (load) -> (per second, seconds)."""
     tried: list[Tried] = []
     spent, second = 0.0, 10**9
     while True:
@@ -156,7 +160,7 @@ def timed_sweep(server, usual=USUAL):
 
 
 def batched(slots_, step_s, each_s, tokens=48):
-    """Continuous batching: tokens per second, and how long an answer takes with its wait."""
+    """Continuous batching: tokens per second, and the response time including the wait."""
 
     def server(load):
         running = min(load, slots_)
@@ -179,7 +183,7 @@ def batched(slots_, step_s, each_s, tokens=48):
     ],
     ids=["32 slots", "8 slots", "4 slots", "128 slots", "no limit", "24 ms", "0.5 ms"],
 )
-def test_a_sweep_takes_about_a_minute_where_answers_take_up_to_a_second(server, longest, top):
+def test_a_sweep_takes_about_a_minute_if_answers_take_up_to_a_second(server, longest, top):
     tried, seconds = timed_sweep(server)
     assert seconds <= longest
     assert len(tried) <= LEVELS
@@ -187,7 +191,7 @@ def test_a_sweep_takes_about_a_minute_where_answers_take_up_to_a_second(server, 
     assert low <= knee(tried) <= high
 
 
-def test_a_sweep_of_a_slow_server_takes_as_much_longer():
+def test_a_sweep_of_a_slow_server_takes_proportionally_longer():
     tried, seconds = timed_sweep(batched(8, 0.4, 0.008))
     assert 6 <= len(tried) <= LEVELS
     assert seconds <= 60 * tried[0].latency_ns / 10**9 + 120

@@ -1,4 +1,4 @@
-"""Turns of a file become sessions."""
+"""Grouping of turns in a file into sessions."""
 
 import pytest
 
@@ -31,6 +31,6 @@ def test_turns_of_a_session_are_in_the_order_of_the_file():
         ([turn("a"), turn("a")], 2, "--session-concurrency is 2, but the data has 1 sessions"),
     ],
 )
-def test_data_that_is_refused(steps: list[Step], concurrency: int, sentence: str):
+def test_rejected_data(steps: list[Step], concurrency: int, sentence: str):
     with pytest.raises(UsageError, match=sentence):
         session_plan(steps, concurrency)

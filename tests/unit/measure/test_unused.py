@@ -1,4 +1,4 @@
-"""What would have no effect beside the rest of a line is refused, in a sentence that begins with the option."""
+"""Options without effect are rejected, with a message that begins with the option."""
 
 import pytest
 
@@ -23,9 +23,9 @@ def options_of(line: str) -> Options:
     ("line", "name", "remedy"),
     [
         ("--request-period 3", "--request-period", "--periodic-concurrency-range"),
-        ("-d 3s -s 20", "--stability-percentage", "give one of them"),
-        ("-n 9 --max-trials 4", "--max-trials", "leave it out"),
-        ("-n 9 -p 100", "--measurement-interval", "leave it out"),
+        ("-d 3s -s 20", "--stability-percentage", "remove one of them"),
+        ("-n 9 --max-trials 4", "--max-trials", "remove it"),
+        ("-n 9 -p 100", "--measurement-interval", "remove it"),
         ("--measurement-request-count 9", "--measurement-request-count", "--measurement-mode count_windows"),
         ("--measurement-mode count_windows -p 100", "--measurement-interval", "count_windows"),
         ("-n 9 -d 3s", "--duration", "--time-limit"),
@@ -36,17 +36,17 @@ def options_of(line: str) -> Options:
         ("--shared-memory system --output-tensor-format json", "--output-tensor-format", "--shared-memory"),
         ("--verbose-csv", "--verbose-csv", "--csv"),
         ("--validate-sample 10%", "--validate-sample", "--data"),
-        ("--string-data a --string-length 9", "--string-length", "leave it out"),
+        ("--string-data a --string-length 9", "--string-length", "remove it"),
         ("--tls-cert-type DER", "--tls-cert-type", "--tls-cert"),
         ("--tls-key-type DER", "--tls-key-type", "--tls-key"),
         (f"--tls-key {__file__}", "--tls-key", "--tls-cert"),
-        (f"--tls-ca {__file__} --tls-insecure", "--tls-ca", "give one of them"),
+        (f"--tls-ca {__file__} --tls-insecure", "--tls-ca", "remove one of them"),
         ("--arrivals poisson", "--arrivals", "--rate"),
         ("--num-of-sequences 3", "--num-of-sequences", "--rate"),
         ("-c 2 --workers 3", "--workers", "-c"),
-        ("--endpoint v1/x", "--endpoint", "leave it out"),
-        ("--path /x", "--path", "leave it out"),
-        ("--service-kind triton_c_api --model-repository . -u a:1", "--url", "leave it out"),
+        ("--endpoint v1/x", "--endpoint", "remove it"),
+        ("--path /x", "--path", "remove it"),
+        ("--service-kind triton_c_api --model-repository . -u a:1", "--url", "remove it"),
     ],
 )
 def test_a_line_with_an_option_that_has_no_effect(line: str, name: str, remedy: str) -> None:
@@ -75,22 +75,28 @@ def spec(datatype: str, shape: tuple[int, ...]) -> ModelSpec:
 @pytest.mark.parametrize(
     ("line", "model", "complaint"),
     [
-        ("--sequence-length 5", spec("FP32", (1,)), "--sequence-length is for models with sequences"),
-        ("--string-length 5", spec("FP32", (1,)), "--string-length is for inputs of datatype BYTES"),
-        ("--seed 5 --data zero", spec("FP32", (1,)), "--seed is for random values"),
-        ("--shape IN:5", spec("FP32", (1,)), "is fixed: [1]"),
-        ("--shape IN:5", spec("FP32", (-1, -1)), "has 1 dimensions, and input 'IN' has 2"),
+        ("--sequence-length 5", spec("FP32", (1,)), "--sequence-length applies only to sequence models"),
+        (
+            "--string-length 5",
+            spec("FP32", (1,)),
+            "--string-length applies only to generated inputs of datatype BYTES",
+        ),
+        ("--seed 5 --data zero", spec("FP32", (1,)), "--seed applies only to random values"),
+        ("--shape IN:5", spec("FP32", (1,)), "the fixed shape of input 'IN': [1]"),
+        ("--shape IN:5", spec("FP32", (-1, -1)), "has 1 dimensions, but input 'IN' has 2"),
         ("--shape IN:3,4", spec("FP32", (-1, 5)), "does not fit input 'IN'"),
     ],
 )
-def test_an_option_that_this_model_has_no_use_for(line: str, model: ModelSpec, complaint: str) -> None:
+def test_an_option_without_effect_on_this_model(line: str, model: ModelSpec, complaint: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_use(options_of(line), model)
     assert complaint in caught.value.message
     assert caught.value.remedy
 
 
-def test_a_batch_is_no_larger_than_the_model_takes() -> None:
-    with pytest.raises(UsageError, match="max_batch_size is 8; give -b 8 or less"):
+def test_a_batch_may_not_exceed_the_models_limit() -> None:
+    with pytest.raises(
+        UsageError, match="exceeds the max_batch_size of 'fake', which is 8; use -b 8 or less"
+    ):
         check_model(options_of("-b 9"), spec("FP32", (1,)))
     check_model(options_of("-b 8"), spec("FP32", (1,)))

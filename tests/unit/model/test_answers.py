@@ -1,4 +1,4 @@
-"""What servers say, in the shape that was asked for."""
+"""Server answers, validated against their shapes."""
 
 import pytest
 
@@ -27,7 +27,7 @@ LISTS = (
 
 
 @pytest.mark.parametrize(("shape", "most", "made"), LISTS)
-def test_lists_that_reports_show_whole_have_a_limit(shape: Shape, most: int, made) -> None:
+def test_lists_that_reports_show_in_full_are_limited(shape: Shape, most: int, made) -> None:
     """Each of a million dimensions or instance groups costs time in every report."""
     checked(made(most), shape, "the answer")
     with pytest.raises(PeerError, match=f"must have a list of up to {most:,} as"):

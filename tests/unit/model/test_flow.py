@@ -1,4 +1,4 @@
-"""Flows: what a value may refer to, and what a visit sends."""
+"""Flows: references in values, and the requests of a visit."""
 
 import pickle
 import re
@@ -33,15 +33,15 @@ def test_a_string_with_a_dollar_is_a_reference(written, meant):
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("$", "is no reference"),
+        ("$", "is not a reference"),
         ("$first", "names a step without an output; write $first.OUTPUT"),
-        ("$first.", "is no reference"),
-        ("$first output", "is no reference"),
+        ("$first.", "is not a reference"),
+        ("$first output", "is not a reference"),
         ("$visit.x", "is a number and has no parts"),
-        (["$ x"], "is no reference"),
+        (["$ x"], "is not a reference"),
     ],
 )
-def test_what_only_looks_like_one_is_refused(written, said):
+def test_malformed_references_are_rejected(written, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         with_references(written)
 
@@ -72,7 +72,7 @@ FLOW = FlowVisit(
 )
 
 
-def test_a_flow_sends_what_it_got():
+def test_a_flow_sends_values_of_earlier_answers():
     visit = pickle.loads(pickle.dumps(FLOW))(7)
     assert next(visit) == Call("first", {"IN": [1, 7]})
     came = answer(OUT=[4, 5])
@@ -85,7 +85,7 @@ def test_a_flow_sends_what_it_got():
 
 
 @pytest.mark.parametrize("came", [{"said": []}, {}, None, 5, {"said": "x"}])
-def test_a_part_that_an_answer_does_not_have_is_named(came):
+def test_a_missing_part_of_an_answer_is_named(came):
     visit = FLOW(0)
     next(visit)
     visit.send(answer(OUT=[4, 5]))
@@ -96,7 +96,7 @@ def test_a_part_that_an_answer_does_not_have_is_named(came):
         visit.send(came)
 
 
-def test_an_output_that_is_not_there_is_named_with_those_that_are():
+def test_a_missing_output_is_named_with_the_existing_ones():
     visit = FLOW(0)
     next(visit)
     visit.send(answer(OTHER=[1]))
@@ -104,7 +104,7 @@ def test_an_output_that_is_not_there_is_named_with_those_that_are():
         next(visit)
 
 
-def test_an_answer_is_arrays_by_name():
+def test_an_answer_maps_names_to_arrays():
     found = answer(A=[1, 2], B=[3])
     assert list(found) == ["A", "B"]
     assert found["A"].tolist() == [1, 2]
@@ -112,7 +112,7 @@ def test_an_answer_is_arrays_by_name():
     assert words["S"].tolist() == [[b"hi"]]
 
 
-def test_what_a_visit_in_python_yields():
+def test_calls_and_pauses_of_a_visit_in_python():
     assert call("a") == Call("a", {}, None)
     assert call("a", {"x": 1}).inputs == {"x": 1}
     assert call("a", body=[1]).body == [1]

@@ -21,7 +21,7 @@ def integers(name: str) -> st.SearchStrategy[int]:
 
 
 def upper_half(bits: int) -> float:
-    """The BF16 value with these bits."""
+    """Return the BF16 value with these bits."""
     (value,) = struct.unpack("<f", struct.pack("<I", bits << 16))
     return value
 
@@ -42,12 +42,12 @@ def test_every_datatype_has_a_round_trip():
 
 
 @pytest.mark.parametrize("datatype", ELEMENTS)
-def test_elements_come_back_as_they_went(datatype):
+def test_elements_survive_a_round_trip(datatype):
     @settings(deadline=None)
     @given(st.lists(ELEMENTS[datatype], max_size=20))
     def check(values):
         data = encode(datatype, values)
-        assert repr(decode(datatype, data)) == repr(values)  # repr: NaN equals itself, -0.0 is not 0.0
+        assert repr(decode(datatype, data)) == repr(values)  # repr: NaN equals itself, -0.0 differs from 0.0
         assert count(datatype, data) == len(values)
         if datatype != "BYTES":
             assert len(data) == len(values) * DATATYPES[datatype].size
@@ -57,7 +57,7 @@ def test_elements_come_back_as_they_went(datatype):
 
 @settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=10))
-def test_text_travels_as_utf8(values):
+def test_text_is_encoded_as_utf8(values):
     assert [element.decode() for element in decode("BYTES", encode("BYTES", values))] == values
 
 
@@ -124,7 +124,7 @@ def test_bf16_is_never_further_than_half_a_step(value):
         ("BYTES", ["a", "\ud800"], 1, "a string without lone surrogates"),
     ],
 )
-def test_what_does_not_fit_is_named(datatype, values, index, expected):
+def test_elements_that_do_not_fit_are_named(datatype, values, index, expected):
     with pytest.raises(ElementError) as caught:
         encode(datatype, values)
     assert (caught.value.index, caught.value.expected) == (index, expected)
@@ -135,17 +135,17 @@ def test_what_does_not_fit_is_named(datatype, values, index, expected):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\x01\x00", "byte 0 begins a length of 4 bytes, but the data ends before"),
-        (b"\x00\x00\x00\x00\x05\x00\x00\x00abc", "element 1 says it has 5 bytes, but only 3 follow"),
+        (b"\x01\x00", "byte 0 starts a length of 4 bytes, but the data ends there"),
+        (b"\x00\x00\x00\x00\x05\x00\x00\x00abc", "element 1 has a length of 5 bytes, but only 3 follow"),
     ],
 )
-def test_half_strings_are_refused(data, message):
+def test_partial_strings_are_rejected(data, message):
     with pytest.raises(ValueError, match=message):
         decode("BYTES", data)
 
 
-def test_half_numbers_are_refused():
-    with pytest.raises(ValueError, match="5 bytes are no whole number of INT32 elements"):
+def test_partial_numbers_are_rejected():
+    with pytest.raises(ValueError, match="5 bytes are not a whole number of INT32 elements"):
         count("INT32", b"12345")
 
 

@@ -1,4 +1,4 @@
-"""Executions by the size of their batches, out of two looks at the server's statistics."""
+"""Executions by batch size, from two readings of the server's statistics."""
 
 from inferometer.observe.statistics import Executions, batch_counters, executions
 
@@ -17,7 +17,7 @@ def look(**sizes):
     return batch_counters([{"name": "m", "version": "1", "batch_stats": rows}])
 
 
-def test_what_ran_between_two_looks_small_ones_first():
+def test_executions_between_two_readings_smallest_first():
     before = look(b1=(10, 100, 1000, 50))
     after = look(b8=(2, 40, 600, 20), b1=(20, 300, 2500, 150), b2=(0, 0, 0, 0))
     assert executions(before, after) == {
@@ -26,14 +26,14 @@ def test_what_ran_between_two_looks_small_ones_first():
     assert executions(before, after)["m", "1"][1].total_ns == 330.0
 
 
-def test_a_model_that_was_loaded_anew_tells_nothing():
+def test_a_reloaded_model_has_no_executions():
     assert executions(look(b1=(10, 1, 1, 1)), look(b1=(3, 1, 1, 1))) == {}
 
 
-def test_without_a_first_look_what_ran_before_is_not_told_from_what_ran_since():
+def test_without_a_first_reading_there_are_no_executions():
     assert executions({}, look(b1=(3, 1, 1, 1))) == {}
 
 
-def test_a_server_that_does_not_count_by_size_is_no_error():
+def test_a_server_that_does_not_count_by_size_is_accepted():
     bare = batch_counters([{"name": "m", "version": "1"}])
     assert executions(bare, bare) == {("m", "1"): ()}

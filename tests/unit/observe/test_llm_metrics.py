@@ -1,4 +1,4 @@
-"""Pages of LLM servers in, readings out: the names are those that the servers document."""
+"""Metrics pages of LLM servers, read by their documented names."""
 
 import dataclasses
 
@@ -160,12 +160,12 @@ def test_a_page_is_read_by_the_names_of_its_server(page: str, reading: LlmReadin
 @pytest.mark.parametrize(
     "page", ["", "nv_gpu_utilization 0.5\n", "up 1\nvllm_is_near 4\n", '{"not": "metrics"}']
 )
-def test_other_pages_are_of_no_llm_server(page: str) -> None:
+def test_other_pages_do_not_belong_to_an_llm_server(page: str) -> None:
     assert maybe_llm_reading(metric_lines(page)) is None
     assert sample(page, at_ns=0).llm is None
 
 
-def test_every_row_names_a_field_and_no_noun_of_a_server_is_both_counted_and_gauged() -> None:
+def test_every_row_names_a_field_and_no_noun_is_both_counter_and_gauge() -> None:
     nouns = {one.name for one in dataclasses.fields(LlmReading)} - {"server"}
     assert {row.noun for row in TABLE} <= nouns
     kinds: dict[tuple[str, str], set[str]] = {}
@@ -218,7 +218,7 @@ def test_gauges_are_means_and_counters_differences() -> None:
         ("sglang:num_running_reqs 1.0", "sglang:queue_time_seconds", None),
     ],
 )
-def test_times_in_the_queue_and_in_prefill_are_means_of_the_requests_between_the_looks(
+def test_queue_and_prefill_times_are_means_over_requests_between_the_polls(
     server: str, queue: str, prefill: str | None
 ) -> None:
     def page(queue_s: float, queued: int, prefill_s: float, prefilled: int) -> str:
@@ -235,7 +235,7 @@ def test_times_in_the_queue_and_in_prefill_are_means_of_the_requests_between_the
     assert (idle.queue_ns, idle.prefill_ns) == (None, None)
 
 
-def test_a_restart_is_noticed_even_when_the_counters_have_grown_past_where_they_were() -> None:
+def test_a_restart_is_detected_even_if_counters_exceed_their_old_values() -> None:
     pages = [VLLM_PAGE.replace("} 2500.0", f"}} {count}.0") for count in (2500, 10, 9000)]
     found = maybe_llm_server(looks(*pages))
     assert found is not None
@@ -249,13 +249,13 @@ def test_another_server_at_the_same_address_is_a_restart() -> None:
     assert was_restarted([row for row in readings if row is not None])
 
 
-def test_one_look_counts_nothing() -> None:
+def test_a_single_poll_has_no_counts() -> None:
     found = maybe_llm_server(looks(SGLANG_PAGE))
     assert found is not None
     assert (found.running_mean, found.generated_per_s, found.preemptions) == (9, None, None)
-    assert (found.prefix_share, found.accepted_share) == (0.9, 0.6)  # as the server tells them
+    assert (found.prefix_share, found.accepted_share) == (0.9, 0.6)  # as reported by the server
 
 
-def test_looks_at_nothing_known_are_no_figures() -> None:
+def test_polls_without_known_metrics_give_no_figures() -> None:
     assert maybe_llm_server(looks("up 1\n")) is None
     assert maybe_llm_server([]) is None

@@ -99,21 +99,21 @@ def test_many_gpus_are_all_kept() -> None:
     assert len(sample(text, at_ns=0).gpus) == 64
 
 
-def test_a_gpu_without_a_name_is_none() -> None:
+def test_a_gpu_without_a_uuid_is_ignored() -> None:
     assert sample('nv_gpu_utilization{gpu="0"} 0.5\nnv_gpu_utilization 0.5', at_ns=0).gpus == {}
 
 
-def test_a_server_that_has_not_looked_at_its_host_says_nothing_of_it() -> None:
+def test_a_server_that_has_not_read_its_host_reports_nothing_about_it() -> None:
     text = "nv_cpu_utilization 0\nnv_cpu_memory_total_bytes 0\nnv_cpu_memory_used_bytes 0\n"
     found = sample(text, at_ns=0)
     assert (found.cpu_share, found.memory_used_bytes, found.memory_total_bytes) == (None, None, None)
 
 
 @pytest.mark.parametrize("text", ["", "<html></html>", "\x00\xff{{{}}}", 'python_info{version="3"} 1'])
-def test_a_text_of_something_else_is_an_empty_sample(text: str) -> None:
+def test_an_unrelated_text_is_an_empty_sample(text: str) -> None:
     assert warnings_about(sample(text, at_ns=0))
 
 
-def test_a_text_cut_anywhere_is_still_read() -> None:
+def test_a_truncated_text_is_still_read() -> None:
     for cut in range(len(TWO_GPUS)):
         sample(TWO_GPUS[:cut], at_ns=0)

@@ -1,4 +1,4 @@
-"""This host: its GPUs through NVML, and how busy it is."""
+"""This host: its GPUs through NVML, and its load."""
 
 import sys
 import threading
@@ -22,7 +22,7 @@ def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> Non
     assert HostMeter().read(waits=True).gpus == {}
 
 
-def test_gpus_that_take_long_to_open_hold_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_that_open_slowly_cause_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     may_open = threading.Event()
     library = FakeNvml()
     library.nvmlInit = may_open.wait  # type: ignore[method-assign, assignment]

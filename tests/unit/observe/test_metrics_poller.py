@@ -1,4 +1,4 @@
-"""The thread that looks. Nothing here depends on how long anything takes; waits have a deadline."""
+"""The polling thread. Nothing here depends on durations; waits have a deadline."""
 
 import threading
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ HOUR_NS = 3600 * NS_PER_S
 
 @dataclass
 class Looks:
-    """Gives numbered samples and says when there were enough."""
+    """Returns numbered samples and signals when there were enough."""
 
     enough: int = 1
     failing: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Looks:
 
     def __call__(self) -> Sample:
         number, self.count = self.count, self.count + 1
-        if self.count > self.enough:  # what was to be seen has been taken in
+        if self.count > self.enough:  # the expected samples have been taken
             self.done.set()
         if number in self.failing:
             raise PeerError(f"no answer to look {number}", remedy="wait")
@@ -40,7 +40,7 @@ def numbers(samples) -> list[int]:
     return [sample.at_ns for sample in samples]
 
 
-def test_it_looks_at_once_and_then_every_interval() -> None:
+def test_it_polls_at_once_and_then_every_interval() -> None:
     looks = Looks(enough=3)
     poller = Poller(looks, interval_ns=NS_PER_MS, clock=FakeClock())
     with poller:
@@ -53,7 +53,7 @@ def test_it_looks_at_once_and_then_every_interval() -> None:
     assert poller.latest == Sample(at_ns=looks.count - 1)
 
 
-def test_a_level_shorter_than_the_interval_has_one_look() -> None:
+def test_a_level_shorter_than_the_interval_has_one_poll() -> None:
     poller = Poller(Looks(), interval_ns=HOUR_NS, clock=FakeClock())
     with poller:
         pass
@@ -79,7 +79,7 @@ def test_each_level_begins_afresh() -> None:
     assert poller.remarks() == ()
 
 
-def test_a_look_that_fails_is_counted_and_the_next_is_taken() -> None:
+def test_a_failed_poll_is_counted_and_the_next_one_follows() -> None:
     looks = Looks(enough=3, failing=(0, 2))
     poller = Poller(looks, interval_ns=NS_PER_MS, clock=FakeClock())
     with poller:
@@ -89,7 +89,7 @@ def test_a_look_that_fails_is_counted_and_the_next_is_taken() -> None:
     assert remark.text == "the server's metrics could not be read 2 times: no answer to look 0"
 
 
-def test_looking_that_takes_longer_than_the_interval_is_said_once() -> None:
+def test_polling_slower_than_the_interval_is_reported_once() -> None:
     clock = FakeClock()
     looks = Looks(enough=3)
 
@@ -108,7 +108,7 @@ def test_looking_that_takes_longer_than_the_interval_is_said_once() -> None:
     assert poller.remarks() == ()
 
 
-def test_a_look_that_hangs_holds_up_nobody_and_is_in_no_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poll_that_hangs_causes_no_delay_and_belongs_to_no_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
     asked, go_on = threading.Event(), threading.Event()
 
@@ -133,9 +133,9 @@ def test_a_look_that_hangs_holds_up_nobody_and_is_in_no_level(monkeypatch: pytes
     assert numbers(poller.take()) == [1]
 
 
-def test_what_is_said_after_the_first_look() -> None:
+def test_warnings_after_the_first_poll() -> None:
     nothing, cpu = Sample(at_ns=0), Sample(at_ns=0, cpu_share=0.5)
     assert len(metrics_warnings(cpu)) == 4
     assert metrics_warnings(cpu)[0] == "WARNING: Unable to parse 'nv_gpu_utilization' metric."
     assert warnings_about(cpu) == ()
-    assert "no metrics of a Triton server" in warnings_about(nothing)[0]
+    assert "without any metrics of a Triton server" in warnings_about(nothing)[0]

@@ -19,7 +19,7 @@ def model(name, version="", composing=()):
     return ModelSpec(name, version, (), (), is_ensemble=bool(composing), composing=composing)
 
 
-def test_difference_counts_only_what_happened_in_between():
+def test_difference_counts_only_the_time_in_between():
     found = difference(model("m"), snapshot([row("m", "1", 10)]), snapshot([row("m", "1", 17)]))
     assert (found.version, found.counters.success_count, found.counters.success_ns) == ("1", 7, 7000)
 
@@ -40,13 +40,13 @@ def test_version_is_the_one_that_was_called_and_the_highest_of_several():
     )
 
 
-def test_other_versions_that_were_called_are_kept_in_mind():
+def test_other_versions_that_were_called_are_recorded():
     after = snapshot([row("m", "1", 6), row("m", "2", 6), row("m", "10", 5), row("m", "3", 0)])
     assert difference(model("m"), {}, after).also_called == ("1", "2")
     assert difference(model("m", "2"), {}, after).also_called == ()
 
 
-def test_asked_version_is_kept_even_if_another_was_busier():
+def test_requested_version_is_kept_even_if_another_was_busier():
     found = difference(model("m", "2"), {}, snapshot([row("m", "1", 9), row("m", "2", 1)]))
     assert (found.version, found.counters.success_count) == ("2", 1)
 
@@ -57,7 +57,7 @@ def test_members_are_followed_and_one_never_called_is_marked():
     assert [(member.name, member.was_called) for member in found.members] == [("a", True), ("b", False)]
 
 
-def test_model_that_appeared_meanwhile_counts_from_zero():
+def test_a_new_model_counts_from_zero():
     assert difference(model("m"), {}, snapshot([row("m", "1", 3)])).counters.success_count == 3
 
 
@@ -78,7 +78,7 @@ def sized(**sizes):
     return {**row("m", "1", 1), "batch_stats": rows}
 
 
-def test_executions_are_counted_by_the_size_of_their_batches():
+def test_executions_are_counted_by_batch_size():
     before = snapshot([sized(b1=(10, 100, 1000, 50))])
     after = snapshot([sized(b8=(2, 40, 600, 20), b1=(20, 300, 2500, 150), b2=(0, 0, 0, 0))])
     found = difference(model("m"), before, after).counters

@@ -1,4 +1,4 @@
-"""Records as columns: sorted, cut, chosen and joined without losing whose times are whose."""
+"""Records as columns: sorted, cut, selected and joined without mixing up their times."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from inferometer.records.records import COLUMNS, EMPTY, Records, Totals, from_ro
 
 
 def records(*requests: tuple[int, int, tuple[int, ...]]) -> Records:
-    """Of (end, status, times)."""
+    """Build records from (end, status, times)."""
     rows = np.zeros((len(requests), len(COLUMNS)), dtype=np.int64)
     for row, (end, code, times) in zip(rows, requests, strict=True):
         row[COLUMNS.index("end_ns")] = end
@@ -49,14 +49,14 @@ def test_cut(count, first, second):
     assert [time for part in parts for _, times in said(part) for time in times] == [11, 21, 22]
 
 
-def test_good_and_failed_are_parted():
+def test_good_and_failed_are_separated():
     assert said(MIXED.good) == [(20, [11]), (30, [21, 22])]
     assert said(MIXED.failed) == [(10, [])]
     assert MIXED.good.good is not EMPTY
     assert len(MIXED.good.failed) == 0
 
 
-def test_totals_begin_with_nothing():
+def test_totals_start_at_zero():
     assert Totals() == Totals(sent=0, good=0, failed=0, cut_off=0, unsent=0, resent=0)
 
 
@@ -68,7 +68,7 @@ def test_totals_count_every_record_once():
     assert before.and_records(rows) == Totals(sent=6, good=13, failed=22, cut_off=31, unsent=41, resent=50)
 
 
-def test_answered_is_what_the_server_said_anything_to():
+def test_any_reply_of_the_server_counts_as_answered():
     assert MIXED.is_answered.tolist() == [False, True, True]
 
 

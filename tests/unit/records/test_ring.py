@@ -1,4 +1,4 @@
-"""What a worker writes into the ring comes out once, in order, whatever the rhythm."""
+"""Records written to the ring come out once and in order, at any pace."""
 
 import mmap
 import os
@@ -38,7 +38,7 @@ def write(writer, value, times=()):
     writer.written += 1
 
 
-def test_a_writer_knows_whether_it_has_kept_times():
+def test_a_writer_knows_whether_it_stored_times():
     writer, _ = make_ring()
     assert not writer.has_stamps
     writer.stamp((1, 2))
@@ -50,9 +50,9 @@ def test_a_ring_takes_little_memory():
 
 
 @given(st.lists(st.integers(0, CAPACITY // 3), min_size=1, max_size=6))
-def test_every_row_comes_out_once_also_around_the_end(bursts):
+def test_every_row_comes_out_once_even_across_the_end(bursts):
     writer, reader = make_ring()
-    # Start close to the end, so that the first bursts go around it.
+    # Start close to the end, so that the first bursts wrap around.
     writer.written = writer.cells[1] = CAPACITY - 5
     writer.position = FIRST_BYTE + (CAPACITY - 5) * ROW_BYTES
     value = 0
@@ -109,7 +109,7 @@ def test_times_of_responses_stay_with_their_request():
     assert list(join([taken, taken]).times) == [11, 11, 31, 32, 31, 32]
 
 
-def test_times_go_around_the_end_of_their_ring():
+def test_times_wrap_around_the_end_of_their_ring():
     writer, reader = make_ring()
     for value in range(20):
         write(writer, value, list(range(MOST_STAMPS + 5)))
@@ -127,7 +127,7 @@ def test_many_unread_times_crowd_the_ring():
     assert not writer.crowded
 
 
-def test_a_part_of_the_tokens_comes_out_beside_the_whole():
+def test_special_tokens_come_out_beside_the_total():
     writer, reader = make_ring()
     values = dict.fromkeys(COLUMNS, 0) | {
         "tokens": of_which(2**31 - 1, 7),
@@ -148,8 +148,8 @@ def test_a_part_of_the_tokens_comes_out_beside_the_whole():
     assert (found.prompt_tokens[0], found.cached_tokens[0]) == (5, 2**31 - 1)
 
 
-def test_a_count_never_seems_smaller_than_it_was():
-    """While another process publishes; each count is one store, so a reader sees the old one or the new one."""
+def test_a_count_never_appears_to_decrease():
+    """While another process publishes; each count is one store, so a reader sees the old or the new one."""
     memory = mmap.mmap(-1, CELLS * 8)
     cells = memoryview(memory).cast("q")
     writer = RingWriter(cells)
@@ -163,7 +163,7 @@ def test_a_count_never_seems_smaller_than_it_was():
     try:
         counts = np.frombuffer(cells, dtype=np.int64)
         seen = [0]
-        for _ in range(2_000_000):  # most are of the same moment where both share a core
+        for _ in range(2_000_000):  # most readings are equal if both processes share a core
             if (count := int(counts[WRITTEN])) != seen[-1]:
                 seen.append(count)
             if len(seen) == 20_000:

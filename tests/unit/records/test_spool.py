@@ -1,4 +1,4 @@
-"""What a worker keeps comes out whole and in order; what was cut off does not come out at all."""
+"""Recorded requests come out whole and in order; truncated ones do not come out at all."""
 
 import io
 import os
@@ -25,7 +25,7 @@ def write(spool, rows):
 
 
 @given(requests, st.floats(0, 1))
-def test_entries_come_out_as_they_were_written_and_a_cut_one_is_left_out(rows, share):
+def test_entries_come_out_as_written_and_a_truncated_one_is_left_out(rows, share):
     with tempfile.TemporaryFile() as file:
         write(Spool(file.fileno()), rows)
         found = list(read_spool(file))
@@ -42,7 +42,7 @@ def test_entries_come_out_as_they_were_written_and_a_cut_one_is_left_out(rows, s
 
 
 def test_responses_of_one_read_are_a_nanosecond_apart_and_later_ones_keep_their_times():
-    """A stream is handed over as a whole when it has ended, so the time of that says nothing about its responses."""
+    """A stream is passed on as a whole when it has ended, so that time says nothing about its responses."""
     with tempfile.TemporaryFile() as file:
         spool = Spool(file.fileno())
         spool.begin(0)
@@ -54,7 +54,7 @@ def test_responses_of_one_read_are_a_nanosecond_apart_and_later_ones_keep_their_
     assert [response.time_ns for response in entry.responses] == [100, 101, 102, 5_000, 9_000, 9_001]
 
 
-def test_a_full_disk_is_said_and_the_load_goes_on():
+def test_a_full_disk_is_reported_and_the_load_continues():
     with open("/dev/full", "wb") as full:
         spool = Spool(full.fileno())
         rows = [((1,) * 7, [(-1, b"x" * 1000)])]
@@ -63,8 +63,8 @@ def test_a_full_disk_is_said_and_the_load_goes_on():
         write(spool, rows)
 
 
-def test_kept_requests_get_other_times_wherever_their_bytes_are_cut(tmp_path: Path) -> None:
-    """As they come from a client, in pieces, up to a time; what is later waits."""
+def test_recorded_requests_are_retimed_wherever_their_bytes_are_split(tmp_path: Path) -> None:
+    """As received from a client in pieces, up to a time; later entries wait."""
     path = tmp_path / "spool"
     with path.open("w+b", buffering=0) as file:
         spool = Spool(file.fileno())

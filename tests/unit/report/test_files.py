@@ -44,7 +44,7 @@ def test_pipe_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_missing_folder_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"folder '.*no' does not exist; make it with: mkdir -p"):
+    with pytest.raises(UsageError, match=r"folder '.*no' does not exist; create it with: mkdir -p"):
         writable(tmp_path / "no" / "x.csv")
 
 

@@ -110,7 +110,7 @@ def test_levels_are_rows_with_units_in_the_names(monkeypatch, name):
 
 def test_what_to_install_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"to_pandas\(\) needs pandas, .*: pip install pandas"):
+    with pytest.raises(ImportError, match=r"to_pandas\(\) requires pandas, .*: pip install pandas"):
         sample_result().to_pandas()
 
 
@@ -129,5 +129,5 @@ def test_requests_come_from_the_export(monkeypatch, tmp_path):
     assert columns["responses"] == [2, 0]
     table = replace(result, asked={"profile_export": str(path.rename(tmp_path / "x.PARQUET"))})
     assert table.to_pandas(requests=True).path.endswith("x.PARQUET")
-    with pytest.raises(UsageError, match="the requests were not kept"):
+    with pytest.raises(UsageError, match="the requests of this run were not exported"):
         replace(result, asked={}).to_pandas(requests=True)

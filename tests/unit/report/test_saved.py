@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read(tmp_path / "it.json")
     (tmp_path / "picture.json").write_bytes(b"\x89PNG\xff")
-    with pytest.raises(UsageError, match="cannot be read: it is not text"):
+    with pytest.raises(UsageError, match="cannot be read: it is not UTF-8 text"):
         read(tmp_path / "picture.json")
 
 

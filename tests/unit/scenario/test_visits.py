@@ -48,7 +48,7 @@ def test_a_visit_in_python_names_its_steps():
             {"flow": [{"call": "m", "inputs": {"X": "$first"}}]},
             "flow.0.inputs: '$first' names a step without",
         ),
-        ({"flow": [{"call": "m", "body": ["$ x"]}]}, "flow.0.body: '$ x' is no reference"),
+        ({"flow": [{"call": "m", "body": ["$ x"]}]}, "flow.0.body: '$ x' is not a reference"),
         ({"flow": [{"cal": "m"}]}, "flow.0.cal is not a known key"),
         ({"flow": [{"call": "m", "thinks": 1}]}, "flow.0.thinks is not a known key; did you mean 'think'?"),
         ({"flow": [{"call": "m", "think": "soon"}]}, "flow.0.think: 'soon' is not a time"),

@@ -89,7 +89,7 @@ def test_a_long_list_of_models_is_shortened():
 
 def test_names_that_are_too_long_are_refused_in_a_short_sentence():
     for name in ("x" * 1_000_000, "x" * 1025):
-        with pytest.raises(PeerError, match="a text of up to 1,024 letters as 'inputs") as caught:
+        with pytest.raises(PeerError, match="a text of up to 1,024 characters as 'inputs") as caught:
             checked({"inputs": [{**TENSOR, "name": name}]}, answers.METADATA, "the answer")
         assert len(str(caught.value)) < 300
     with pytest.raises(PeerError) as caught:

@@ -1,4 +1,4 @@
-"""Which clients are named, and with which words."""
+"""Remarks on clients that stand out."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.support.client_figures import CLOCK, PLAIN
 
 
 def said(*changes, is_open=True, is_capped=False):
-    """Of so many clients, each with what is changed of it."""
+    """Return remarks on this many clients, each with its changes."""
     clients = [
         replace(PLAIN, name=f"client {number}", place=f"10.0.0.{number}", **change)
         for number, change in enumerate(changes, start=1)
@@ -24,7 +24,7 @@ def said(*changes, is_open=True, is_capped=False):
 @pytest.mark.parametrize(
     ("asked", "missing"), [(2500, True), (1438, False), (None, False)], ids=["short", "whole", "not counted"]
 )
-def test_what_a_lost_client_did_not_deliver_is_counted(asked, missing):
+def test_missing_requests_of_a_lost_client_are_counted(asked, missing):
     lost = LostClient(1.0, "its process has ended", 1, False)
     clients = [
         replace(PLAIN, request_count=1000, failed_count=8),
@@ -35,7 +35,7 @@ def test_what_a_lost_client_did_not_deliver_is_counted(asked, missing):
     assert any(text.startswith(words) for text in texts) == missing
 
 
-def test_of_clients_that_are_alike_nothing_is_said():
+def test_similar_clients_have_no_remarks():
     assert said({}, {}, {}) == []
 
 
@@ -46,8 +46,8 @@ def test_of_clients_that_are_alike_nothing_is_said():
             {"lost": LostClient(3.21, "its process has ended", 1, True)},
             {},
             Note.CLIENT_LOST,
-            "client 2 (10.0.0.2) was lost 3.2 s into the level: its process has ended; the others sent its share "
-            "from then on; of its 1 outstanding request nothing is known",
+            "client 2 (10.0.0.2) was lost 3.2 s into the level: its process has ended; the other clients "
+            "have sent its share since then; the outcome of its 1 outstanding request is unknown",
         ),
         (
             {"lost": LostClient(0.0, "its node was lost", 0, False)},
@@ -59,7 +59,8 @@ def test_of_clients_that_are_alike_nothing_is_said():
             {"lost": LostClient(-4.0, "its node was lost", 7, False)},
             {},
             Note.FEWER_CLIENTS,
-            "client 2 (10.0.0.2) was lost before this level was measured: its node was lost; the others sent its share",
+            "client 2 (10.0.0.2) was lost before this level was measured: its node was lost; the other clients "
+            "sent its share",
         ),
         (
             {"cpu_share": 0.97},
@@ -71,7 +72,7 @@ def test_of_clients_that_are_alike_nothing_is_said():
             {"own_cpu_share": 0.95},
             {},
             Note.CLIENT_BUSY,
-            "client 2 (10.0.0.2) is the limit: the process that answers for its workers used 95 % of a core",
+            "client 2 (10.0.0.2) is the limit: the process that coordinates its workers used 95 % of a core",
         ),
         (
             {"lag_p50_ns": 2 * NS_PER_MS},
@@ -83,13 +84,13 @@ def test_of_clients_that_are_alike_nothing_is_said():
             {"floor_ns": 12 * NS_PER_MS},
             {},
             Note.CLIENT_FAR,
-            "client 2 (10.0.0.2) is far away: none of its answers took less than 12.0 ms, those of the others 2.00 ms",
+            "client 2 (10.0.0.2) is far away: its fastest answer took 12.0 ms, that of the others 2.00 ms",
         ),
         (
             {"clock": replace(CLOCK, uncertainty_ns=NS_PER_MS)},
             {},
             Note.CLIENT_CLOCK,
-            "the clock of client 2 (10.0.0.2) is known to 1.00 ms, and its latency is 5.00 ms",
+            "the clock of client 2 (10.0.0.2) is known only to within 1.00 ms, while its latency is 5.00 ms",
         ),
         (
             {"clock": replace(CLOCK, jumps=2)},
@@ -106,11 +107,11 @@ def test_a_client_that_stands_out_is_named(change, how, note, text):
 @pytest.mark.parametrize(
     ("change", "how"),
     [
-        ({"lag_p50_ns": 2 * NS_PER_MS}, {"is_capped": True}),  # requests wait because the user said so
-        ({"floor_ns": 12 * NS_PER_MS, "request_count": 10}, {}),  # too few to say
+        ({"lag_p50_ns": 2 * NS_PER_MS}, {"is_capped": True}),  # requests wait because of the user's options
+        ({"floor_ns": 12 * NS_PER_MS, "request_count": 10}, {}),  # too few requests
         ({"floor_ns": 2 * NS_PER_MS + 100_000}, {}),
-        ({"clock": replace(CLOCK, uncertainty_ns=NS_PER_MS)}, {"is_open": False}),  # nothing is due
+        ({"clock": replace(CLOCK, uncertainty_ns=NS_PER_MS)}, {"is_open": False}),  # no due times
     ],
 )
-def test_what_is_no_reason_to_name_a_client(change, how):
+def test_clients_without_a_reason_for_a_remark(change, how):
     assert said({}, change, {}, **how) == []

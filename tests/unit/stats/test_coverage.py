@@ -1,4 +1,5 @@
-"""Intervals hold the truth on five families of simulated servers: a short form of `python -m benchmarks.coverage`."""
+"""Intervals cover the true value on five families of simulated servers: a short form of `python -m
+benchmarks.coverage`."""
 
 from functools import cache
 
@@ -20,7 +21,7 @@ def found():
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_intervals_hold_the_truth_or_are_unknown(figure):
+def test_intervals_cover_the_truth_or_are_unknown(figure):
     rows = [row for row in found() if row.figure == figure]
     known = sum(row.known for row in rows)
     assert 0.9 <= sum(row.held for row in rows) / known <= 0.99
@@ -29,20 +30,20 @@ def test_intervals_hold_the_truth_or_are_unknown(figure):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("figure", FIGURES)
-def test_intervals_of_no_server_are_three_times_as_wide_as_its_runs_differ(family, figure):
+def test_no_intervals_are_three_times_wider_than_the_spread_of_runs(family, figure):
     rows = [row for row in found() if (row.family, row.figure) == (family, figure) and row.known]
     assert all(row.wider <= 3 for row in rows)
 
 
 @pytest.mark.parametrize("figure", ["throughput", "mean"])
-def test_intervals_of_a_family_are_hardly_wider_than_its_runs_differ(figure):
+def test_intervals_of_a_family_are_hardly_wider_than_the_spread_of_runs(figure):
     for family in FAMILIES:
         rows = [row for row in found() if (row.family, row.figure) == (family, figure) and row.known]
         assert np.percentile([row.wider for row in rows], 90) <= 2.2
 
 
-def test_a_change_that_is_steep_against_the_noise_leaves_the_median_its_interval():
-    """Half of the requests are below the median because they came earlier: a share that falls from 1 to 0 at once."""
+def test_the_median_keeps_its_interval_after_a_change_steeper_than_the_noise():
+    """Half of the requests are below the median because they came earlier: a share that drops from 1 to 0 at once."""
     (row,) = (
         row for row in scores(Server("drifting", 2000, steep), RUNS, JUDGED, (SEED,)) if row.figure == "p50"
     )

@@ -1,4 +1,4 @@
-"""What two measurements say about each other."""
+"""Differences between two measurements."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_difference_has_a_size_and_an_interval():
     assert found.high - found.low == pytest.approx(2 * math.hypot(0.02, 3 / 110) * 1.1, rel=0.02)
 
 
-def test_swapping_the_two_turns_the_answer_round():
+def test_swapping_both_inverts_the_result():
     one, other = Estimate(100, 90, 115), Estimate(140, 130, 155)
     there, back = relative_difference(one, other), relative_difference(other, one)
     assert (1 + there.low) * (1 + back.high) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Each reason for unsure figures is seen in data made to show it, and not in other data."""
+"""Each reason for imprecise figures is detected in data made to show it, and not in other data."""
 
 from dataclasses import replace
 
@@ -93,9 +93,9 @@ def test_every_reason_is_named(kind, seen):
     assert len(doubt.sparkline) == 20
 
 
-def test_without_a_special_reason_more_time_is_asked_for():
+def test_without_a_special_reason_more_time_is_suggested():
     doubt = explain(evidence())
-    assert (doubt.kind, doubt.text) == ("too few samples", "about 250 s of measuring would do")
+    assert (doubt.kind, doubt.text) == ("too few samples", "about 250 s of measurement would be enough")
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_without_a_special_reason_more_time_is_asked_for():
         ),
     ],
 )
-def test_numbers_are_written_as_everywhere_else(seen, words):
+def test_numbers_are_formatted_as_elsewhere(seen, words):
     assert words in explain(seen).text
 
 
-def test_where_one_event_decides_the_width_no_time_is_promised():
+def test_no_time_is_suggested_if_one_event_determines_the_width():
     doubt = explain(evidence(latency=Estimate(10 * MS, 2 * MS, 30 * MS)))
     assert doubt.kind == "too few samples"
-    assert "hardly settle" in doubt.text
+    assert "for a longer measurement to help" in doubt.text
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_where_one_event_decides_the_width_no_time_is_promised():
         (Estimate(10), "p99 latency"),
     ],
 )
-def test_course_shown_is_of_the_figure_that_is_least_sure(latency, figure):
+def test_the_course_of_the_least_precise_figure_is_shown(latency, figure):
     assert explain(evidence(latency=latency)).figure == figure
 
 
@@ -144,7 +144,7 @@ def test_course_shown_is_of_the_figure_that_is_least_sure(latency, figure):
         (IDLE, False, False),
         (replace(IDLE, cpu_share=0.91), False, True),
         (replace(IDLE, lag_p50_ns=2 * MS), False, True),
-        (replace(IDLE, lag_p50_ns=2 * MS), True, False),  # they waited for a turn, as asked
+        (replace(IDLE, lag_p50_ns=2 * MS), True, False),  # they waited for a slot, as requested
         (replace(IDLE, lag_p50_ns=MS // 2), False, False),
     ],
 )
@@ -156,8 +156,8 @@ def test_client_is_the_limit_when_it_is_busy_or_late(client, is_capped, is_limit
     ("loop_lag_ms", "first_ms", "is_stream", "is_limited"),
     [
         (6, 50, True, True),
-        (4, 50, True, False),  # less than a tenth of what is measured
-        (1200, 1250, True, True),  # what is measured is our own lateness
+        (4, 50, True, False),  # less than a tenth of the measured time
+        (1200, 1250, True, True),  # the measured time is our own lateness
         (0.9, 1, True, False),
         (6, 50, False, False),  # the server waits for the next request
     ],
@@ -178,7 +178,7 @@ def test_client_is_the_limit_when_it_reads_streams_late(loop_lag_ms, first_ms, i
     [
         (CoreUse(0.3, 0.65), 1, True, True),
         (CoreUse(0.3, 0.65), 4, True, False),
-        (CoreUse(0.3, 0.2), 1, True, False),  # it had what it needed most of the time
+        (CoreUse(0.3, 0.2), 1, True, False),  # it had the cores it needed most of the time
         (CoreUse(0.75, 0.2), 1, True, False),
         (CoreUse(0.3, 0.65), 1, False, False),  # the server waits for the next request
     ],
@@ -190,7 +190,7 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
         found = replace(found, streaming=Streaming(99, 99.0, gaps, first, gaps))
     said = client_limit(found, host=HostUse(2, 1.9, ours=ours))
     assert (said is not None) == is_limited
-    assert said is None or (said.is_starved and "it waited for a core" in said.text)
+    assert said is None or (said.is_starved and "waited for a core" in said.text)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +201,12 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
         (10.1, CoreUse(0.02, 0.08, 800), 0, False),  # 0.1 ms
         (18.9, CoreUse(0.9, 0.1, 10), 0, False),  # busy, not starved
         (500, CoreUse(0.3, 0.65, 40), 0.5, True),  # by rate, with a backlog
-        (500, CoreUse(0.3, 0.65, 40), 0, False),  # each request waits for a reply that is far off
-        (18.9, CoreUse(0.02, 0.08), 0, False),  # a kernel that does not count
+        (500, CoreUse(0.3, 0.65, 40), 0, False),  # each request waits for a distant reply
+        (18.9, CoreUse(0.02, 0.08), 0, False),  # a kernel that does not count waits
         (18.9, None, 0, False),
     ],
 )
-def test_a_client_in_the_run_queue_is_the_limit(latency_ms, ours, lag_ms, is_limited):
+def test_a_client_waiting_for_a_core_is_the_limit(latency_ms, ours, lag_ms, is_limited):
     client = replace(IDLE, lag_p50_ns=round(lag_ms * MS), lag_p99_ns=round(lag_ms * MS))
     host = None if ours is None else HostUse(2, 1.9, ours=ours)
     said = client_limit(measurement([latency_ms] * 99, client), host=host)
@@ -220,11 +220,11 @@ WAITING = CoreUse(0.2, 0.4, 40)  # 10 ms at a time
 @pytest.mark.parametrize(
     ("client", "host", "note", "words"),
     [
-        # Its own worker has a core to itself: more workers help, whatever others do.
+        # Its own worker has a core to itself: more workers help, whatever other programs do.
         (replace(IDLE, cpu_share=0.97), None, Note.CLIENT_LIMITED, "97 % of a core"),
         (replace(IDLE, cpu_share=0.97), HostUse(2, 2.0, 0.2, ours=WAITING), Note.CLIENT_LIMITED, "97 %"),
         (replace(IDLE, lag_p50_ns=5 * MS), HostUse(8, 1, 0.2, ours=CoreUse(0.7, 0.01, 9)), Note.CLIENT_LIMITED, "late"),
-        # It waits for cores that others have: more workers would wait as well.
+        # It waits for cores that other programs use: more workers would wait as well.
         (IDLE, HostUse(2, 2.0, 0.1, ours=WAITING), Note.CLIENT_STARVED, "other programs used 1.7 of the machine's 2"),
         (IDLE, HostUse(2, 2.0, 1.7, ours=WAITING), Note.CLIENT_STARVED, "the server used 1.7 of the machine's 2"),
         (IDLE, HostUse(2, 2.0, 0.1, ours=CoreUse(1.8, 4.0, 400)), Note.CLIENT_STARVED, "this tool used 1.8 of"),
@@ -242,7 +242,7 @@ def test_more_workers_are_advised_only_where_they_help(client, host, note, words
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_starved_client_is_named_and_one_that_hardly_waits_is_not(seed):
-    """Replies of a server wait until their reader has a core, which costs it more or less of the latency."""
+    """Replies of a server wait until their reader has a core, which is a larger or smaller part of the latency."""
     chance = np.random.default_rng(seed)
     service_ms, per_s = chance.uniform(1, 50), chance.uniform(20, 400)
     cpu_s = per_s * chance.uniform(20e-6, 60e-6)
@@ -294,7 +294,7 @@ def test_stalls_are_periodic_when_they_come_at_regular_times(ends_s, period):
     assert found == (None if period is None else pytest.approx(period, rel=0.05))
 
 
-def test_slow_requests_at_random_times_are_rarely_called_periodic():
+def test_randomly_timed_slow_requests_are_rarely_called_periodic():
     """A fixed sample; `make trust` has a large one for each number of slow requests."""
     rng = np.random.default_rng(20)
     samples = [np.sort(rng.integers(0, 20_000_000, size)) for size in range(4, 34) for _ in range(20)]
@@ -306,7 +306,7 @@ def test_slow_requests_took_five_times_the_median():
     assert list(slow_ends(Groups(ended, np.ones(5, dtype=np.int64), latency), MS)) == [8, 18]
 
 
-def test_groups_that_nearly_all_have_a_slow_request_show_no_stalls():
+def test_groups_that_nearly_all_contain_a_slow_request_show_no_stalls():
     count = np.full(100, 4)
     ended, slowest = np.arange(100) * 1000, np.full(100, 9 * MS)
     assert not len(slow_ends(Groups(ended, count, slowest), MS))
@@ -333,14 +333,14 @@ MODES = {
 
 
 @pytest.mark.parametrize(("latencies", "share"), MODES.values(), ids=MODES)
-def test_two_kinds_of_requests_are_two_hills_with_a_valley(latencies, share):
+def test_two_kinds_of_requests_are_two_peaks_with_a_valley(latencies, share):
     found = two_modes(spread(latencies))
     assert (None if found is None else found.share) == (
         None if share is None else pytest.approx(share, abs=0.05)
     )
 
 
-def test_requests_in_the_valley_up_to_its_lowest_place_are_of_the_quick_kind():
+def test_requests_before_the_lowest_place_of_the_valley_are_of_the_fast_kind():
     hill = (30, 40, 30)
     counts = (*hill, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, *hill)
     latencies = [

@@ -1,4 +1,4 @@
-"""What is expected of a new run, and which runs of a history are good ones."""
+"""Expectation of a new run, and the good runs of a history."""
 
 import math
 
@@ -31,38 +31,38 @@ def test_the_next_run_is_expected_around_the_good_ones() -> None:
     assert found.margin(4) < found.unusual * 0.6
 
 
-def test_few_runs_say_nothing() -> None:
+def test_few_runs_give_no_expectation() -> None:
     past = points(noisy(FEWEST_GOOD - 1, seed=1))
     assert expectation(good_parts(past, is_higher_better=True), looks=1) is None
 
 
-def test_what_became_worse_is_not_good() -> None:
+def test_a_worse_part_is_not_good() -> None:
     past = points(noisy(12, seed=1), noisy(6, seed=2, base=900))
     assert spans(good_parts(past, is_higher_better=True)) == [(0, 11)]
     assert spans(good_parts(past, is_higher_better=False)) == [(0, 11), (12, 17)]
 
 
-def test_what_became_better_is_the_new_normal_at_once() -> None:
+def test_a_better_part_is_the_new_normal_at_once() -> None:
     past = points(noisy(12, seed=1), noisy(4, seed=2, base=1200))
     parts = good_parts(past, is_higher_better=True)
     assert spans(parts) == [(0, 11), (12, 15)]
     found = expectation(parts, looks=1)
     assert found is not None
     assert math.exp(found.middle) == pytest.approx(1200, rel=0.02)
-    assert found.unusual < 0.07  # the spread is that of all parts
+    assert found.unusual < 0.07  # the spread of all parts
 
 
-def test_what_was_mended_is_good_again() -> None:
+def test_a_fixed_part_is_good_again() -> None:
     past = points(noisy(10, seed=1), noisy(5, seed=2, base=900), noisy(6, seed=3))
     assert spans(good_parts(past, is_higher_better=True)) == [(0, 9), (15, 20)]
 
 
-def test_half_mended_is_not_good() -> None:
+def test_a_half_fixed_part_is_not_good() -> None:
     past = points(noisy(10, seed=1), noisy(5, seed=2, base=800), noisy(6, seed=3, base=920))
     assert spans(good_parts(past, is_higher_better=True)) == [(0, 9)]
 
 
-def test_what_was_accepted_is_good() -> None:
+def test_an_accepted_part_is_good() -> None:
     past = points(noisy(12, seed=1), noisy(4, seed=2, base=900))
     parts = good_parts(past, is_higher_better=True, accepted=12)
     assert spans(parts) == [(0, 11), (12, 15)]
@@ -83,7 +83,7 @@ def test_a_spoiled_run_in_the_history_does_not_blind_the_gate() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("noise", sample(["t3"], ["normal", "t3"]))
-def test_false_failures_are_as_rare_as_promised(noise: str) -> None:
+def test_false_failures_are_as_rare_as_specified(noise: str) -> None:
     """benchmarks/trend.py prints the rates of all kinds of noise."""
     _, alone, together = gated(noise, 0.015, 20, sample(50, 300), 3, 0.0)
     assert alone <= 3 * FALSE_FAILURES

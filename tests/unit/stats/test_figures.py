@@ -1,4 +1,4 @@
-"""One table of figures, whatever the language that names them."""
+"""One table of figures for all languages that name them."""
 
 from dataclasses import replace
 
@@ -28,11 +28,11 @@ def found():
         ("errors<1%", "perf_error_rate"),
     ],
 )
-def test_promises_name_rows_of_the_table(promise, tag):
+def test_slos_name_rows_of_the_table(promise, tag):
     assert parse_slo(promise).terms[0].metric.tag == tag
 
 
-def test_gates_and_promises_mean_the_same_row():
+def test_gates_and_slos_mean_the_same_row():
     (gate,) = parse_gates("p99 > +5%")
     assert gate.metric.tag == parse_slo("p99<1s").terms[0].metric.tag == known_tag("perf_latency")
 
@@ -58,7 +58,7 @@ def test_a_figure_comes_in_its_unit_with_its_interval():
     assert BY_TAG["perf_client_send_recv"].estimate(measurement).value == sending / 1e6
 
 
-def test_the_servers_figures_are_of_one_request():
+def test_the_servers_figures_are_per_request():
     counted = replace(found().server.counters, success_count=500, execution_count=250, queue_ns=10**9)
     measurement = replace(found(), server=replace(found().server, counters=counted))
     assert BY_TAG["perf_server_batch"].estimate(measurement).value == 8.0  # 2,000 inferences
@@ -67,7 +67,7 @@ def test_the_servers_figures_are_of_one_request():
         assert BY_TAG[tag].estimate(replace(found(), server=None)) is None
 
 
-def test_what_was_not_measured_is_none():
+def test_unmeasured_figures_are_none():
     assert BY_TAG["time_to_first_token_p99"].estimate(found()) is None
     assert BY_TAG["cpu_used_ram"].estimate(found()) is None
 

@@ -1,4 +1,4 @@
-"""Which runs make a history together."""
+"""Grouping of runs into histories."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ def runs(tmp_path: Path) -> list[Run]:
     return planted_history(tmp_path, planted_figures(4, seed=1))
 
 
-def test_runs_that_were_measured_alike_are_one_history_the_oldest_first(runs: list[Run]) -> None:
+def test_comparable_runs_form_one_history_oldest_first(runs: list[Run]) -> None:
     found = histories(reversed(runs))
     assert [list(group) for group in found.values()] == [runs]
     assert next(iter(found)).server == "triton"
@@ -34,7 +34,7 @@ def test_runs_that_were_measured_alike_are_one_history_the_oldest_first(runs: li
         {"words": ("measure", "localhost:8000", "simple", "--batch", "8")},
     ],
 )
-def test_what_was_measured_otherwise_is_another_history(runs: list[Run], other: dict[str, Any]) -> None:
+def test_runs_measured_differently_form_another_history(runs: list[Run], other: dict[str, Any]) -> None:
     assert len(histories([*runs, replace(runs[0], id="0", **other)])) == 2
 
 
@@ -47,11 +47,13 @@ def test_what_was_measured_otherwise_is_another_history(runs: list[Run], other: 
         {"commit": "abc", "tags": ("x",), "host": "elsewhere"},
     ],
 )
-def test_what_does_not_change_what_is_measured_may_differ(runs: list[Run], other: dict[str, Any]) -> None:
+def test_options_that_do_not_affect_the_measurement_may_differ(
+    runs: list[Run], other: dict[str, Any]
+) -> None:
     assert setting(replace(runs[0], **other)) == setting(runs[0])
 
 
-def test_a_flag_takes_no_word_after_it() -> None:
+def test_a_flag_has_no_value() -> None:
     one = Run("1", "measure", words=("measure", "--grpc", "localhost:8001", "simple"))
     two = Run("2", "measure", words=("measure", "localhost:9001", "simple", "--grpc"))
     assert setting(one) == setting(two)
@@ -78,6 +80,6 @@ def test_every_load_and_figure_has_a_history(runs: list[Run]) -> None:
     assert figure_histories(runs, ["p99"])[0].figure == "p99"
 
 
-def test_a_figure_of_zero_has_no_place_in_it() -> None:
+def test_figures_of_zero_are_left_out() -> None:
     run = Run("1", "measure", points=(Point("concurrency", 1.0, {"p50": Estimate(0.0)}),))
     assert figure_histories([run]) == ()

@@ -17,7 +17,7 @@ def inspected(*times_ns: int, **more: Any) -> Inspection:
     return inspection(contents, name="t", tool="x")
 
 
-def test_lengths_are_of_the_values_themselves():
+def test_lengths_are_exact():
     found = lengths_of([*range(1, 100), 1000])
     assert (found.count, found.total, found.mean) == (100, 5950, 59.5)
     assert (found.p50, found.p90, found.p99, found.max) == (51, 90, 99, 1000)
@@ -50,7 +50,7 @@ def arrivals(kind: str, seed: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bursts_are_told_from_independent_and_regular_arrivals(seed: int):
+def test_bursts_differ_from_independent_and_regular_arrivals(seed: int):
     regular, independent, bursts = (
         burstiness(np.array(arrivals(kind, seed))) for kind in ("regular", "independent", "bursts")
     )
@@ -67,7 +67,7 @@ def test_rounded_times_do_not_make_independent_arrivals_bursts(seed: int):
     found = burstiness(rounded)
     assert (found.tick_s, found.window_s) == (20.0, 20.0)
     assert found.together > 0.9
-    assert found.gap_variation > 10  # which alone would say bursts
+    assert found.gap_variation > 10  # which alone would suggest bursts
     assert abs(found.dispersion - 1) <= found.chance
 
 
@@ -78,7 +78,7 @@ def test_bins_are_whole_multiples_of_rounded_times():
     assert {row.requests for row in found.bins[:-1]} == {found.bins[0].requests}
 
 
-def test_few_requests_say_little():
+def test_few_requests_give_few_figures():
     one, two, same = inspected(5), inspected(0, NS_PER_S), inspected(7, 7, 7)
     assert (one.span_s, one.per_s, one.bins, one.burstiness) == (0.0, None, (), None)
     assert (two.per_s, two.burstiness) == (1.0, None)
@@ -100,7 +100,7 @@ def test_shares_and_sessions():
     assert inspected(0, 1, inputs=(10, 30)).cacheable_share is None
 
 
-def test_of_texts_the_shared_beginnings_could_be_cached(tmp_path):
+def test_shared_beginnings_of_texts_are_cacheable(tmp_path):
     path = tmp_path / "prompts.txt"
     path.write_text("a b c d\na b x\na b c d\ny\n")
     found = inspect_file(str(path), InspectOptions())

@@ -1,4 +1,4 @@
-"""Intervals cover the truth as often as they promise, also when neighbours are alike."""
+"""Intervals cover the truth as often as specified, even if neighbours are correlated."""
 
 import math
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Server:
 
     requests: int
     kind: str
-    memory: float  # of a series: how much of the last value stays; of a queue: the load
+    memory: float  # of a series: the share of the last value that remains; of a queue: the load
 
     def latencies(self):
         return _drawn(self)[0]
@@ -41,8 +41,8 @@ class Server:
         return _drawn(self)[1]
 
     def truth(self, p):
-        """Of the mean (None) or a percentile, in nanoseconds."""
-        if self.kind == "queue":  # the time in it is exponential
+        """Return the true mean (None) or percentile, in nanoseconds."""
+        if self.kind == "queue":  # the time in the system is exponential
             return MS / (1 - self.memory) * (1 if p is None else -math.log(1 - p / 100))
         return MS * math.exp(SPREAD**2 / 2 if p is None else SPREAD * NormalDist().inv_cdf(p / 100))
 
@@ -59,7 +59,7 @@ def _drawn(server):
 
 
 def _series(rng, server):
-    """One request after the other; the logarithms of their latencies are a series with a memory."""
+    """One request after the other; the logarithms of their latencies are an autocorrelated series."""
     noise = rng.normal(0, 1, (server.requests, RUNS))
     values = np.empty((server.requests, RUNS))
     value = rng.normal(0, 1, RUNS)
@@ -72,7 +72,7 @@ def _series(rng, server):
 
 
 def _queue(rng, server):
-    """Random arrivals at one server with random service times of 1 ms in the mean: a wait is shared by many."""
+    """Random arrivals at one server with random service times of 1 ms on average: many requests share a wait."""
     shape = (RUNS, WARM + server.requests)
     gaps, services = rng.exponential(1 / server.memory, shape), rng.exponential(1.0, shape)
     steps = np.zeros(shape)
@@ -102,7 +102,7 @@ def ended(ends_us, latency_us=0.001):
     return found.groups()
 
 
-def test_ends_in_one_moment_say_nothing_of_a_rate():
+def test_ends_at_the_same_moment_give_no_interval_of_a_rate():
     found = rate_interval(1e6, ended([500] * 200), 1000)
     assert (found.value, found.low, found.high) == (1e6, None, None)
 
@@ -167,8 +167,8 @@ def test_two_runs_of_the_same_rate_are_seldom_called_different(server):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("server", "precision"), [("queue at 30 %", 0.09), ("independent", 0.03)])
-def test_interval_covers_the_truth_also_when_precision_ended_the_run(server, precision):
-    """Looking again and again, and stopping when the interval happens to be narrow, must not spoil it."""
+def test_interval_covers_the_truth_even_if_precision_ended_the_run(server, precision):
+    """Checking repeatedly and stopping when the interval happens to be narrow must not invalidate it."""
     made = SERVERS[server]
     rule = Precision(precision, duration_ns=20)
     runs = zip(made.latencies(), made.ends_us(), strict=True)
@@ -187,7 +187,7 @@ def _ends_inside(rule, series, ends_us, truth):
 
 
 def false_alarms(found):
-    """Each run against ten others."""
+    """Compare each run with ten others."""
     pairs = [(found[number], found[(number + k) % RUNS]) for number in range(RUNS) for k in range(1, 11)]
     changes = [relative_difference(one, other) for one, other in pairs]
     return np.mean([change.low is not None and (change.low > 0 or change.high < 0) for change in changes])
@@ -198,7 +198,7 @@ def test_steady_series_has_no_width():
     assert (found.low, found.high) == (5.0, 5.0)
 
 
-def test_steady_server_has_a_narrow_rate_also_with_few_requests():
+def test_steady_server_has_a_narrow_rate_even_with_few_requests():
     ends = np.arange(1, 101) * 1000
     assert rate_interval(1000.0, ended(ends), 100_400).relative_half_width < 0.02
 
@@ -233,7 +233,7 @@ def test_percentile_next_to_the_maximum_has_no_interval(count, seed):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(sample(6, 30)))
-def test_where_a_percentile_is_unknown_those_further_out_are_too(seed):
+def test_percentiles_beyond_one_without_an_interval_have_none(seed):
     rng = np.random.default_rng(seed)
     count = int(rng.integers(16, 3000))
     spells = np.repeat(rng.gamma(1, 1e6, count), int(rng.integers(1, 50)))[:count]
@@ -244,7 +244,7 @@ def test_where_a_percentile_is_unknown_those_further_out_are_too(seed):
         assert known == sorted(known, reverse=True)
 
 
-def test_one_percentile_is_as_unknown_as_it_is_among_others():
+def test_a_percentile_alone_has_the_same_interval_as_among_others():
     series = Series(np.random.default_rng(4).integers(1, 1000, 60))
     for p in (90, 95, 99):
         assert percentile_estimates(series, [p])[p].low is None or p == 90
@@ -253,7 +253,7 @@ def test_one_percentile_is_as_unknown_as_it_is_among_others():
 @pytest.mark.parametrize("apart_us", [0, 20, 4000])
 @pytest.mark.parametrize("clients", [2, 5, 20])
 def test_answers_in_lockstep_have_a_narrow_rate(clients, apart_us):
-    """All answers of a round come together, and each round takes as long: nothing is uncertain."""
+    """All answers of a round come together, and each round takes equally long: nothing is uncertain."""
     rounds = np.repeat(np.arange(1, 400 // clients + 1) * 550_000, clients)
     ends = rounds + np.tile(np.arange(clients) * apart_us, 400 // clients)
     span_us = int(ends[-1])
@@ -267,7 +267,7 @@ def test_too_few_rounds_in_lockstep_give_no_interval_of_the_rate():
 
 
 def _clients(seed, clients, each, spread):
-    """Of clients that send one request after the other, not all at once; what ends in the first 12 s."""
+    """Clients that send one request after the other, with different starts; requests that end in the first 12 s."""
     rng = np.random.default_rng(seed)
     latency = 1e6 * np.exp(spread * rng.standard_normal((clients, each)))
     ends = np.cumsum(latency, axis=1) - 1e6 * (2 + rng.random((clients, 1)))
@@ -277,8 +277,8 @@ def _clients(seed, clients, each, spread):
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.1, 0.3])
-def test_many_clients_have_a_rate_as_sure_as_their_latency(spread):
-    """Requests that just missed a part of the time are counted in the next one: that says nothing of the whole."""
+def test_many_clients_have_a_rate_as_precise_as_their_latency(spread):
+    """Requests that just missed one section are counted in the next, which does not affect the whole."""
     runs = [_clients(seed, clients=30, each=60, spread=spread) for seed in range(60)]
     truth = np.mean([len(ends) for ends, _ in runs])
     found = [rate_interval(len(ends), ended(ends, latency), 12_000_000) for ends, latency in runs]
@@ -288,8 +288,8 @@ def test_many_clients_have_a_rate_as_sure_as_their_latency(spread):
 
 
 @pytest.mark.parametrize("latency_us", [500, 20_000])
-def test_random_arrivals_are_not_surer_because_every_request_takes_as_long(latency_us):
-    """The number outstanding is as random as the arrivals are, so the latency says nothing of the rate."""
+def test_random_arrivals_are_not_more_precise_because_requests_take_equally_long(latency_us):
+    """The number in flight is as random as the arrivals, so the latency does not determine the rate."""
     ends = np.cumsum(np.random.default_rng(3).exponential(1000, 2000))
     found = rate_interval(1000.0, ended(ends, latency_us), int(ends[-1]) + 1)
     assert found.relative_half_width > 1.5 / math.sqrt(2000)
@@ -305,14 +305,14 @@ def test_drift_does_not_widen_the_interval_of_the_mean_over_the_measured_time():
     assert drifting.high - drifting.low < 2 * (steady.high - steady.low)
 
 
-def test_tail_of_a_run_that_missed_the_slow_times_is_not_taken_for_independent():
-    """A queue whose waits are shared by dozens: the p99 of 4,000 requests is that of a few busy times."""
+def test_the_tail_of_a_run_that_missed_slow_periods_does_not_count_as_independent():
+    """A queue whose waits are shared by dozens: the p99 of 4,000 requests depends on a few busy periods."""
     server = Server(4000, "queue", 0.8)
     found = [latency_interval(series, 99) for series in server.latencies()]
     assert np.mean([estimate.low is None for estimate in found]) > 0.95
 
 
-def test_interval_of_a_percentile_is_lopsided_where_the_tail_is():
+def test_interval_of_a_tail_percentile_is_asymmetric():
     series = np.random.default_rng(2).exponential(1e6, 5000).astype(np.int64)
     found = latency_interval(series, 99)
     assert found.high - found.value > found.value - found.low
@@ -337,13 +337,13 @@ def _rate(latency, ends, span_us):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(sample(6, 40)))
-def test_answers_in_lockstep_that_resemble_their_neighbours_have_no_absurd_rate(seed):
+def test_correlated_answers_in_lockstep_have_a_plausible_rate(seed):
     latency, ends = _rounds(np.random.default_rng(seed), 20)
     found = _rate(latency.ravel(), ends.ravel(), ends.max())
     assert found.relative_half_width < 0.06
 
 
-def test_lockstep_that_the_measured_time_cuts_anywhere_is_as_sure_as_it_should_be():
+def test_lockstep_cut_at_any_point_has_an_interval_of_the_right_width():
     """One round more or less is in the measured time by chance."""
     held, truth = 0, 20 / 551_500
     for seed in range(RUNS):

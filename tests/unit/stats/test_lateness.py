@@ -1,4 +1,4 @@
-"""Requests that were held up are told apart from late timer wake-ups."""
+"""Requests that were held up are distinguished from late timer wake-ups."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ MS = 1_000_000
 
 
 def records(*requests):
-    """Of (due, sent, end) in milliseconds."""
+    """Build records from (due, sent, end) in milliseconds."""
     rows = np.zeros((len(requests), len(COLUMNS)), dtype=np.int64)
     for row, times in zip(rows, requests, strict=True):
         for name, value in zip(("due_ns", "sent_ns", "end_ns"), times, strict=True):
@@ -30,21 +30,21 @@ def records(*requests):
         ),  # one at a time, and each takes longer than the gap
         (1, [(10, 10, 50), (20, 50.1, 90), (30, 90.1, 130)], 2),
         (2, [(10, 10, 50), (11, 11, 60), (20, 50, 70), (21, 60, 80)], 2),  # both slots taken
-        (1, [(10, 10, 50), (20, 50, 51), (50.5, 51, 52)], 1),  # half a millisecond is nothing
+        (1, [(10, 10, 50), (20, 50, 51), (50.5, 51, 52)], 1),  # half a millisecond is ignored
         (None, [(1, 10, 40), (2, 13, 41), (3, 16, 42)], 2),  # each send takes three milliseconds
-        (None, [(10, 0, 40), (20, 20, 41)], 0),  # the first never left
-        (16, [(10, 10, 25), (20, 25.1, 27)], 0),  # a reply that is read in the same late wake-up
+        (None, [(10, 0, 40), (20, 20, 41)], 0),  # the first was never sent
+        (16, [(10, 10, 25), (20, 25.1, 27)], 0),  # a reply read in the same late wake-up
         (
             16,
             [(10, 10, 25), (11, 11, 25), (20, 25.1, 40), (21, 25.2, 41), (22, 25.3, 42)],
             0,
         ),  # and several sends
-        (16, [(10, 10, 23), (20, 25.1, 27)], 1),  # a reply that was read in an earlier wake-up
+        (16, [(10, 10, 23), (20, 25.1, 27)], 1),  # a reply read in an earlier wake-up
         (
             None,
             [(0.4 * k, 0.5 * k, 9000 + k) for k in range(1, 40)],
             29,
-        ),  # ever further behind, and never asleep
+        ),  # further and further behind, and never asleep
     ],
 )
 def test_a_request_is_delayed_when_the_sender_was_held_up(cap, requests, delayed):
@@ -53,6 +53,6 @@ def test_a_request_is_delayed_when_the_sender_was_held_up(cap, requests, delayed
     assert sum(lateness.count(records(request)) for request in requests) == delayed
 
 
-def test_replies_of_others_that_come_later_do_not_hold_up():
-    """The second is sent late while nothing happens, and the first ends in between the second's send and end."""
+def test_later_replies_to_other_requests_do_not_hold_up():
+    """The second is sent late while nothing happens, and the first ends between the second's send and end."""
     assert Lateness().count(records((10, 10, 27), (20, 25, 30))) == 0

@@ -1,4 +1,4 @@
-"""Changes of a history's level that one run is too noisy to show."""
+"""Shifts of a history's level that a single run is too noisy to show."""
 
 import numpy as np
 import pytest
@@ -29,8 +29,8 @@ def test_unchanged_histories_have_none():
     assert sum(chance <= 0.05 for chance in chances()) <= 3
 
 
-def test_the_chance_is_honest():
-    """Of histories without a change as many as the rate says are as strong, whatever the shape of the noise."""
+def test_the_probability_is_calibrated():
+    """Among histories without a change, as many as the rate says are as strong, whatever the shape of the noise."""
     chance = np.random.default_rng(5)
     found = [level_shift(list(chance.standard_t(3, size=21)), 1, sign=1, rate=0.02) for _ in range(150)]
     assert sum(row is not None and row.chance <= 0.05 for row in found) <= 15

@@ -19,7 +19,7 @@ S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """In milliseconds."""
+    """Build a record from times in milliseconds."""
 
     due: int
     sent: int
@@ -48,7 +48,7 @@ def records(*requests: Request) -> Records:
 
 
 def window(*requests: Request, start_s: int = 0, expense: Expense | None = None, **options: object) -> Window:
-    """One second."""
+    """Build a window of one second."""
     rules = WindowRules(**options)  # type: ignore[arg-type]
     found = rules.new_window(start_s * S)
     rules.add(found, records(*requests))
@@ -71,7 +71,7 @@ TWO = (
 )
 
 
-def test_send_rate_is_what_was_sent_over_the_time_it_took():
+def test_send_rate_is_the_number_sent_over_the_elapsed_time():
     assert measured(*TWO).send_per_s == 5.0
 
 
@@ -82,7 +82,7 @@ def test_throughput_counts_good_requests_and_their_batch():
     assert found.failed_share == 0.25
 
 
-def test_client_cost_is_that_of_the_busiest_worker_and_of_all_requests():
+def test_client_cost_covers_the_busiest_worker_and_all_requests():
     client = measured(*TWO).client
     assert client.cpu_share == 0.375
     assert client.cpu_us_per_request == 750_000 / 4
@@ -91,7 +91,7 @@ def test_client_cost_is_that_of_the_busiest_worker_and_of_all_requests():
     assert measured(window(Request(0, 0, 5), expense=two)).client.workers == 2
 
 
-def test_connections_are_timed_each():
+def test_connections_are_timed_individually():
     spent = Expense(elapsed_ns=S, connects=4, connect_ns=4000, reconnects=2, stolen_ns=S // 10)
     client = measured(window(Request(0, 0, 5), expense=spent)).client
     assert (client.connects, client.connect_ns, client.reconnects, client.stolen_cores) == (4, 1000, 2, 0.1)
@@ -136,10 +136,10 @@ def test_goodput_is_a_share_of_all_that_ended():
     assert (found.count, found.per_s, found.share) == (2, 4.0, 0.5)
 
 
-def test_time_to_the_first_token_runs_from_the_send_whatever_was_due():
+def test_time_to_first_token_counts_from_the_send_regardless_of_due_times():
     late = records(Request(due=0, sent=100, first=130, end=200))
     assert kept(late, parse_slo("ttft<31ms"), is_open=True) == 1
-    assert kept(late, parse_slo("ttft<30ms"), is_open=True) == 0  # the limit itself is not kept
+    assert kept(late, parse_slo("ttft<30ms"), is_open=True) == 0  # the limit itself does not meet it
     assert kept(late, parse_slo("latency<150ms"), is_open=True) == 0
     assert kept(late, parse_slo("latency<150ms"), is_open=False) == 1
 
@@ -148,14 +148,14 @@ def test_time_to_the_first_token_runs_from_the_send_whatever_was_due():
     ("promise", "count"),
     [("p50<10ms, p99<50ms", 1), ("p50<50ms, ttft<20ms, ttft p99<9ms", 2), ("errors<1%", 3)],
 )
-def test_a_request_is_held_to_the_strictest_limit_of_a_figure(promise, count):
+def test_a_request_must_meet_the_strictest_limit_of_a_figure(promise, count):
     found = records(
         Request(0, 100, 109, first=105), Request(0, 100, 120, first=108), Request(0, 100, 140, first=115)
     )
     assert kept(found, parse_slo(promise), is_open=False) == count
 
 
-def test_start_is_measured_apart():
+def test_start_is_measured_separately():
     found = start_figures(join_windows(TWO), Subject(ModelSpec("m", "1", (), (), 8), 2, None, 0, {}))
     assert (found.duration_ns, found.request_count, found.infer_per_s) == (2 * S, 3, 3.0)
     assert found.latency.max_ns == 100 * MS

@@ -1,4 +1,4 @@
-"""When a server was gone, and how long it took until it was as before."""
+"""Outages of a server, and its recovery."""
 
 import numpy as np
 
@@ -30,27 +30,27 @@ def test_a_server_that_answers_was_never_gone():
     assert course((100, 5, status.HTTP + 500), (200, 5, status.OK)) == ()
 
 
-def test_gone_back_and_recovered_are_told_to_the_millisecond_however_records_come():
+def test_outage_times_are_exact_however_records_arrive():
     for pieces in (1, 2, 7, 50):
         (found,) = course(*GOOD, *LOST, *SLOW, *BACK, pieces=pieces)
         assert (found.gone_s, found.noticed_s, found.back_s, found.recovered_s) == (1.9, 2.0, 4.0, 4.5)
         assert (found.lost, found.down_s, found.recovery_s) == (20, 2.1, 0.5)
 
 
-def test_one_that_does_not_come_back_says_so():
+def test_an_outage_without_an_end_has_none():
     (found,) = course(*GOOD, *LOST)
     assert found.back_s is None
     assert found.down_s is None
     assert found.recovery_s is None
 
 
-def test_one_that_stays_slow_has_not_recovered():
+def test_a_server_that_stays_slow_has_not_recovered():
     (found,) = course(*GOOD, *LOST, *[(ms, 900, status.OK) for ms in range(4000, 9000, 100)])
     assert found.back_s == 4.0
     assert found.recovered_s is None
 
 
-def test_answers_that_come_in_between_are_one_outage_and_later_ones_another():
+def test_close_outages_are_merged_and_later_ones_are_separate():
     flicker = [(4000, 5, status.OK), (4100, 1, status.RESET)]
     (found,) = course(*GOOD, *LOST, *flicker, *[(ms, 5, status.OK) for ms in range(4200, 8000, 100)])
     assert found.lost == 21

@@ -1,4 +1,4 @@
-"""Whether a level keeps a promise, on requests whose answer is known."""
+"""Judgement of a level against an SLO, on requests with a known answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,7 +75,7 @@ STEADY = (40 + NOISE.normal(0, 1, 2000)).tolist()  # p90 41.28 ms
             "p99<50ms",
             "broken",
             "3 of 3 requests beyond the limit",
-        ),  # however few: three of three are not one in a hundred
+        ),  # however few: three of three exceed one in a hundred
         ([60.0] * 3, "latency<50ms", "undecided", TOO_FEW),
         ([60.0] * 6, "latency<50ms", "broken", ""),
         ([40.0] * 12, "latency<50ms", "kept", ""),
@@ -85,7 +85,7 @@ STEADY = (40 + NOISE.normal(0, 1, 2000)).tolist()  # p90 41.28 ms
         (STEADY, "ttft<1s", "undecided", NOTHING),
     ],
 )
-def test_a_figure_is_kept_broken_or_not_decided(latencies, promise, verdict, reason):
+def test_a_figure_is_kept_broken_or_undecided(latencies, promise, verdict, reason):
     found = first(latencies, promise)
     assert found.verdict == verdict
     assert reason in found.reason
@@ -106,7 +106,7 @@ def test_errors_are_judged_by_their_share(failed, promise, verdict):
     assert first([1.0] * 100, promise, failed=failed).verdict == verdict
 
 
-def test_one_in_a_thousand_may_fail_unless_the_promise_says_otherwise():
+def test_one_in_a_thousand_may_fail_unless_the_slo_says_otherwise():
     found = outcome([1.0] * 400, "p99<50ms", failed=20)
     assert [(term.text, term.verdict) for term in found.terms] == [
         ("p99<50ms", "kept"),
@@ -131,7 +131,7 @@ def test_throughput_is_judged_by_its_interval_or_by_sections_of_the_time(per_s, 
     assert first([10.0] * 20, "throughput>100", per_s=per_s).verdict == verdict
 
 
-def test_throughput_without_an_interval_that_changes_is_not_decided():
+def test_changing_throughput_without_an_interval_is_undecided():
     ramp = [15.0] * 20 + [5.0] * 60
     found = first(ramp, "throughput>100", per_s=Estimate(130))
     assert (found.verdict, found.reason) == (
@@ -142,7 +142,7 @@ def test_throughput_without_an_interval_that_changes_is_not_decided():
 
 
 @pytest.mark.parametrize(("slow", "verdict"), [(0, "kept"), (5, "undecided"), (100, "broken")])
-def test_goodput_is_the_share_of_requests_that_keep_every_limit_of_time(slow, verdict):
+def test_goodput_is_the_share_of_requests_that_meet_every_time_limit(slow, verdict):
     found = outcome([10.0] * (500 - slow) + [60.0] * slow, "latency<50ms, goodput>99%").terms[1]
     assert found.found is not None
     assert found.found.value == 1 - slow / 500
@@ -150,12 +150,12 @@ def test_goodput_is_the_share_of_requests_that_keep_every_limit_of_time(slow, ve
 
 
 @pytest.mark.parametrize(("slow", "verdict"), [(0, "kept"), (1, "broken")])
-def test_all_requests_can_be_promised_to_be_good(slow, verdict):
+def test_an_slo_may_require_all_requests_to_be_good(slow, verdict):
     found = outcome([10.0] * 50 + [60.0] * slow, "latency<50ms, goodput>=100%")
     assert found.terms[1].verdict == verdict
 
 
-def test_a_level_that_breaks_one_term_breaks_the_promise():
+def test_a_level_that_violates_one_term_violates_the_slo():
     found = outcome(STEADY, "p99<50ms, mean<30ms, p90<41.28ms")
     assert [term.verdict for term in found.terms] == ["kept", "broken", "undecided", "kept"]
     assert found.verdict == "broken"
@@ -163,8 +163,8 @@ def test_a_level_that_breaks_one_term_breaks_the_promise():
     assert outcome(STEADY, "p99<50ms, p90<41.28ms").verdict == "undecided"
 
 
-def test_slow_requests_that_come_together_are_not_so_many_as_they_are():
-    """Four of a hundred are too many for a p99 when each is slow by itself, and one stall when all are."""
+def test_clustered_slow_requests_count_as_fewer():
+    """Four of a hundred are too many for a p99 if each is slow by itself, but a single stall if all are."""
     apart, together = [10.0] * 100, [10.0] * 100
     for number in (10, 35, 60, 85):
         apart[number] = 60.0
@@ -196,7 +196,7 @@ def test_the_interval_of_a_share_is_the_exact_one(count, total, low, high):
 
 
 def text_window(first_ms: Sequence[float], blank: int = 0, unanswered: int = 0) -> Window:
-    """Streams of two tokens, then answers without a token, then some that end within their reasoning."""
+    """Streams of two tokens, then answers without a token, then some that end while still reasoning."""
     rows, times = [], []
     for number in range(len(first_ms) + blank + unanswered):
         sent, is_blank = number * 1000 * MS, 0 <= number - len(first_ms) < blank
@@ -229,20 +229,20 @@ def text_window(first_ms: Sequence[float], blank: int = 0, unanswered: int = 0) 
         ("tpot<50ms", {"blank": 100}, "kept"),
     ],
 )
-def test_answers_without_a_token_are_beyond_any_limit_of_the_first(
+def test_answers_without_a_token_violate_any_ttft_limit(
     promise: str, given: dict[str, int], verdict: str
 ) -> None:
     (term, _) = judge(parse_slo(promise), text_window(STEADY, **given), {}).terms
     assert term.verdict == verdict
 
 
-def test_where_no_answer_has_a_token_that_is_why_the_promise_is_broken() -> None:
+def test_missing_tokens_are_named_as_the_reason_for_a_violation() -> None:
     term = judge(parse_slo("ttft<1s"), text_window([], blank=3), {}).terms[0]
     assert (term.verdict, term.reason) == ("broken", "3 of 3 answers were empty")
 
 
 def test_percentiles_count_empty_answers_as_the_slowest() -> None:
-    """Of 90 quick, 8 slow and 2 empty answers p95 is a slow one: without the empty ones too, but p91 is not."""
+    """Of 90 fast, 8 slow and 2 empty answers, p95 is slow: without the empty ones too, but p91 is not."""
     found = text_window([10.0] * 900 + [40.0] * 80, blank=20)
     for promise, value in (("ttft p90<1s", 10), ("ttft p95<1s", 40)):
         estimate = judge(parse_slo(promise), found, {}).terms[0].found

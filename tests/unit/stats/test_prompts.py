@@ -1,4 +1,4 @@
-"""What was sent, and how much of it a cache of prefixes could have known: compared with a look at every request."""
+"""Sent prompts, and how much of them a prefix cache could have served: compared with a check of every request."""
 
 from itertools import product
 from random import Random
@@ -39,7 +39,7 @@ def test_nothing_sent_gives_no_figures():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_repeated_texts_count_as_a_look_at_each_would(seed):
+def test_repeated_texts_count_like_a_check_of_each(seed):
     draw = Random(seed)
     words = ("a", "ab", "b", "abc")
     rows = [([draw.choice(words) for _ in range(draw.randint(1, 6))], draw.randint(1, 3)) for _ in range(30)]
@@ -51,7 +51,7 @@ def test_repeated_texts_count_as_a_look_at_each_would(seed):
 
 
 def test_texts_without_blanks_share_their_characters():
-    """As those of tokenizers whose words need none."""
+    """Like those of tokenizers whose words need no spaces."""
 
     class Letters(WordCounter):
         def count(self, text: str) -> int:

@@ -1,4 +1,4 @@
-"""A result written and read back is the same, and reads as JSON anyone can use."""
+"""A result survives a round trip, and is JSON that anyone can use."""
 
 import json
 
@@ -82,7 +82,7 @@ def test_notes_are_written_by_name():
     [
         ("{", "is not JSON"),
         ("[]", "is not a result"),
-        ('{"schema": 99}', "has result schema 99, and this version reads 1"),
+        ('{"schema": 99}', "has result schema 99, but this version reads 1"),
         ('{"schema": 1}', "is not a result: tool"),
     ],
 )
@@ -97,7 +97,7 @@ def test_missing_file_is_named(tmp_path):
         read(tmp_path / "nope.json", Result)
 
 
-def test_file_of_before_a_figure_was_known_is_still_read():
+def test_older_files_without_a_figure_are_still_read():
     document = json.loads(to_json(RESULT))
     for level in document["levels"]:
         del level["start"], level["doubt"]
@@ -115,7 +115,7 @@ def test_file_of_before_a_figure_was_known_is_still_read():
         ("model", "config", {"ensemble_scheduling": {"step": [3]}}),
     ],
 )
-def test_what_reports_compute_with_is_refused_by_its_name_where_it_is_of_another_kind(group, key, value):
+def test_values_used_by_reports_are_rejected_by_name_if_they_have_the_wrong_type(group, key, value):
     document = json.loads(to_json(RESULT))
     document[group][key] = value
     with pytest.raises(UsageError, match=rf"{group}\.{key}"):

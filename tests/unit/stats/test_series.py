@@ -1,4 +1,4 @@
-"""Very many durations as sketches: close to the exact figures, whatever their distribution."""
+"""Many durations as sketches: close to the exact figures, whatever their distribution."""
 
 import itertools
 
@@ -66,7 +66,7 @@ def grown(values, batch, pieces=PIECES):
     return series
 
 
-def test_few_values_are_kept_as_they_are():
+def test_few_values_are_stored_exactly():
     values = RNG.integers(0, 10**9, EXACT)
     series = grown(values, 9999)
     assert series.is_exact
@@ -76,7 +76,7 @@ def test_few_values_are_kept_as_they_are():
 
 @pytest.mark.parametrize("pieces", [1, PIECES])
 @pytest.mark.parametrize("batch", [700, 100_000])
-def test_many_values_are_kept_in_few_pieces_in_their_order(pieces, batch):
+def test_many_values_are_stored_in_few_pieces_in_order(pieces, batch):
     values = np.arange(1, 4 * EXACT + 1)
     series = grown(values, batch, pieces)
     found = series.pieces()
@@ -97,8 +97,8 @@ def test_the_last_values_are_those_at_the_end():
     assert Series(values[:100]).last(5).values().tolist() == [96, 97, 98, 99, 100]
 
 
-def test_sections_of_sketches_give_the_interval_that_values_give():
-    spells = np.repeat(RNG.gamma(4, 0.25, EXACT // 1000), 1000)  # neighbours are alike
+def test_sections_of_sketches_give_the_same_interval_as_values():
+    spells = np.repeat(RNG.gamma(4, 0.25, EXACT // 1000), 1000)  # neighbours are correlated
     values = (RNG.exponential(MS, len(spells)) * spells).astype(np.int64)
     exact, coarse = Series(values), Series(values, pieces=PIECES)
     coarse.condense(PIECES)
@@ -109,7 +109,7 @@ def test_sections_of_sketches_give_the_interval_that_values_give():
     assert rough.high - rough.low == pytest.approx(fine.high - fine.low, rel=0.5)
 
 
-def test_joined_series_are_one_after_the_other():
+def test_joined_series_are_concatenated():
     one, other = Series(np.array([3, 1])), Series(np.array([2]))
     assert joined([one, other]).values().tolist() == [3, 1, 2]
     one.condense(1)
@@ -117,7 +117,7 @@ def test_joined_series_are_one_after_the_other():
     assert joined([]).count == 0
 
 
-def test_ends_of_very_many_requests_are_kept_in_groups():
+def test_ends_of_many_requests_are_stored_in_groups():
     count = 3 * EXACT
     us, latency = np.arange(1, count + 1) * 10, np.ones(count, dtype=np.int64)
     latency[1_000_000] = 77

@@ -1,4 +1,4 @@
-"""A promise as it is written, and when it is kept."""
+"""Parsing of SLOs, and when a figure meets them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from inferometer.stats.slo import Term, parse_slo
 MS = 1_000_000
 
 
-def test_one_in_a_thousand_may_fail_where_nothing_is_said():
+def test_one_in_a_thousand_may_fail_by_default():
     assert parse_slo("p99<50ms").terms == (Term("p99", 50 * MS), Term("errors", 0.001, "errors"))
     assert parse_slo("p99<50ms, errors<2%").terms == (Term("p99", 50 * MS), Term("errors", 0.02, "errors"))
 
@@ -55,7 +55,7 @@ def test_terms(text, term, label):
         ("throughput>=10000000", False, True, True),
     ],
 )
-def test_whether_the_limit_itself_is_kept_is_in_the_sign(text, below, at, above):
+def test_the_sign_decides_whether_the_limit_itself_is_allowed(text, below, at, above):
     term = parse_slo(text).terms[0]
     assert [term.is_within(value) for value in (9.9 * MS, 10 * MS, 10.1 * MS)] == [below, at, above]
 
@@ -69,47 +69,47 @@ def test_whether_the_limit_itself_is_kept_is_in_the_sign(text, below, at, above)
         (Term("errors", 0.02, "errors"), 0.02),
     ],
 )
-def test_share_that_may_be_beyond_the_limit(term, share):
+def test_share_of_requests_that_may_exceed_the_limit(term, share):
     assert term.share == (None if share is None else pytest.approx(share))
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no figure with a limit; write it like 'p99<50ms"),
-        ("p99", "'p99' in the promise 'p99' is no figure with a limit"),
-        ("p99<1s;p50<1s", "is no figure with a limit"),
-        ("p99<1s,", "is no figure with a limit"),
-        ("p99==1s", "is no figure with a limit"),
-        ("fast<1s", "a promise knows no figure 'fast'"),
-        ("p100<1s", "a promise knows no figure 'p100'"),
-        ("p98<1s", "p98 is not measured; take one of p1, p5,"),
+        ("", "is not a figure with a limit; write it like 'p99<50ms"),
+        ("p99", "'p99' in the SLO 'p99' is not a figure with a limit"),
+        ("p99<1s;p50<1s", "is not a figure with a limit"),
+        ("p99<1s,", "is not a figure with a limit"),
+        ("p99==1s", "is not a figure with a limit"),
+        ("fast<1s", "unknown SLO figure 'fast'"),
+        ("p100<1s", "unknown SLO figure 'p100'"),
+        ("p98<1s", "p98 is not measured; use one of p1, p5,"),
         ("latency<50", "'latency<50' has no unit; write 50ms, 50us or 50s"),
         ("ttft p99<1.5", "'ttft p99<1.5' has no unit; write 1.5ms, 1.5us or 1.5s"),
-        ("p99<50%", "'p99<50%' knows no unit '%'; write 50ms, 50us or 50s"),
-        ("p99<50 sec", "knows no unit 'sec'"),
+        ("p99<50%", "'p99<50%' has the unknown unit '%'; write 50ms, 50us or 50s"),
+        ("p99<50 sec", "has the unknown unit 'sec'"),
         ("errors<0.1", "'errors<0.1' has no unit; write 0.1%"),
         ("latency<1s, goodput>95", "'goodput>95' has no unit; write 95%"),
-        ("throughput>100ms", "knows no unit 'ms'"),
-        ("p99<soon", "'soon' is no limit"),
-        ("p99<0ms", "a limit of latency is above 0"),
-        ("p99<0", "a limit of latency is above 0"),
-        ("p99<-5ms", "a limit of latency is above 0"),
-        ("p99<nanms", "a limit of latency is above 0"),
-        ("p99<inf", "a limit of latency is above 0"),
-        (f"p99<{'9' * 400}s", "a limit of latency is above 0"),
-        ("throughput>0", "a limit of throughput is above 0"),
-        ("errors<0%", "a limit of errors is above 0 % and below 100 %"),
-        ("errors<150%", "a limit of errors is above 0 % and below 100 %"),
-        ("latency<1s, goodput>100%", "a limit of goodput is above 0 % and below 100 %"),
-        ("p99<10ms, p99>20ms", "p99 is better when it is lower; write p99<20ms"),
-        ("throughput<100", "throughput is better when it is higher; write throughput>100"),
-        ("p99<10ms, p99<20ms", "limits p99 twice; leave out one of the limits"),
+        ("throughput>100ms", "has the unknown unit 'ms'"),
+        ("p99<soon", "'soon' is not a limit"),
+        ("p99<0ms", "a limit on latency must be above 0"),
+        ("p99<0", "a limit on latency must be above 0"),
+        ("p99<-5ms", "a limit on latency must be above 0"),
+        ("p99<nanms", "a limit on latency must be above 0"),
+        ("p99<inf", "a limit on latency must be above 0"),
+        (f"p99<{'9' * 400}s", "a limit on latency must be above 0"),
+        ("throughput>0", "a limit on throughput must be above 0"),
+        ("errors<0%", "a limit on errors must be above 0 % and below 100 %"),
+        ("errors<150%", "a limit on errors must be above 0 % and below 100 %"),
+        ("latency<1s, goodput>100%", "a limit on goodput must be above 0 % and below 100 %"),
+        ("p99<10ms, p99>20ms", "for p99, lower is better; write p99<20ms"),
+        ("throughput<100", "for throughput, higher is better; write throughput>100"),
+        ("p99<10ms, p99<20ms", "limits p99 twice; remove one of the limits"),
         ("mean<10ms, latency<20ms", "limits mean twice"),
-        ("goodput>95%", "no limit of time that makes a request a good one; add one"),
+        ("goodput>95%", "no time limit that defines a good request; add one"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_with_a_sentence(text, said):
+def test_invalid_slos_are_rejected_with_a_message(text, said):
     with pytest.raises(UsageError) as refused:
         parse_slo(text)
     assert said in str(refused.value)

@@ -1,4 +1,4 @@
-"""The two rules for when a level has been measured enough."""
+"""The two stopping rules of a level."""
 
 import pytest
 
@@ -33,7 +33,7 @@ STEADY = (100.0, 1000)
         ([(100.0, 1000), (200.0, 1000)] * 5, True, False),
     ],
 )
-def test_stability_looks_at_the_last_three(found, is_done, is_stable):
+def test_stability_compares_the_last_three_windows(found, is_done, is_stable):
     verdict = judge_stability(RULE, windows(*found))
     assert (verdict.is_done, verdict.is_stable) == (is_done, is_stable)
 
@@ -82,7 +82,7 @@ TIGHT, LOOSE, UNKNOWN = Estimate(100, 99, 101), Estimate(100, 80, 120), Estimate
         ([UNKNOWN, TIGHT], 10, True, "0 has too few samples"),
     ],
 )
-def test_precision_wants_every_interval_tight_or_the_time_spent(estimates, elapsed_s, is_done, reason):
+def test_precision_requires_narrow_intervals_or_the_full_time(estimates, elapsed_s, is_done, reason):
     rule = Precision(precision=0.02, duration_ns=10 * 10**9)
     named = [(str(number), estimate) for number, estimate in enumerate(estimates)]
     verdict = judge_precision(rule, elapsed_s * 10**9, named)

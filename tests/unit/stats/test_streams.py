@@ -1,4 +1,4 @@
-"""Tokens, the time between them, and which requests keep a promise: exact figures of made-up records."""
+"""Tokens, the time between them, and requests that meet an SLO: exact figures of synthetic records."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,12 +25,12 @@ from inferometer.stats.work import Flow, response_rate
 
 MS = 1_000_000
 RATE = Estimate(1.0)
-START = 1000  # when all were sent, and due unless said otherwise
+START = 1000  # send time of all requests, and due time unless given
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A good request; times count from when it was sent: `times` are those of its responses, in milliseconds."""
+    """Build a successful request; `times` are those of its responses, in milliseconds after the send."""
 
     end: int
     times: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Answered:
     step: int = 0
     reasoning: int = 0
     cached: int = 0
-    answer_at: int = 0  # of its times, the first of the answer
+    answer_at: int = 0  # index in its times of the first answer token
     is_blank: bool = False
 
 
@@ -77,7 +77,7 @@ def test_the_servers_count_comes_first():
     found = tokens(Answered(50, (10, 20, 40), tokens=7, prompt=5), Answered(60, tokens=3, prompt=1))
     assert found.output.values().tolist() == [7, 3]
     assert found.prompt.values().tolist() == [5, 1]
-    assert found.between_ns.values().tolist() == [5 * MS]  # from 10 to 40 came six more
+    assert found.between_ns.values().tolist() == [5 * MS]  # six more arrived from 10 to 40
     assert found.sums.from_events == 0
 
 
@@ -104,7 +104,7 @@ def test_figures_over_windows():
 
 def test_prefill_runs_to_the_first_token_and_decode_to_the_last():
     found = tokens(
-        Answered(60, (10, 20, 40), tokens=7, prompt=100),  # the end mark comes later, and is in neither
+        Answered(60, (10, 20, 40), tokens=7, prompt=100),  # the end mark comes later, and is in neither phase
         Answered(30, (30,), tokens=1, prompt=20),
         Answered(500, tokens=9, prompt=50),  # all at once: it has no phases
     ).figures(1000 * MS, RATE)
@@ -131,7 +131,7 @@ def test_a_user_gets_the_tokens_of_an_answer_over_all_its_time():
     assert tokens(Answered(50)).figures(1000 * MS, RATE).per_user is None
 
 
-def test_answers_are_held_to_the_length_that_their_requests_ask_for():
+def test_answers_are_compared_with_their_requested_length():
     found = Tokens()
     asked = np.array([10, 0])
     answers = [
@@ -139,8 +139,8 @@ def test_answers_are_held_to_the_length_that_their_requests_ask_for():
         Answered(10, tokens=4),
         Answered(10, tokens=9),
         Answered(10, tokens=12),
-        Answered(10, (1, 2, 3)),  # not counted by the server: events may hold more than one token
-        Answered(10, tokens=3, step=1),  # asks for no length
+        Answered(10, (1, 2, 3)),  # not counted by the server: an event may hold more than one token
+        Answered(10, tokens=3, step=1),  # no requested length
     ]
     found.add(records(*answers), asked)
     figures = found.figures(1000 * MS, RATE)
@@ -162,7 +162,7 @@ CHOICES = (
         60, (13, 25, 38, 12, 22, 33, 10, 20), tokens=9
     ),  # three choices, in the order of `Records.times`
     Answered(60, is_blank=True),
-    Answered(70, (40, 50, 10, 20, 25)),  # one after the other
+    Answered(70, (40, 50, 10, 20, 25)),  # consecutive
 )
 
 
@@ -171,7 +171,7 @@ def test_gaps_are_between_tokens_of_the_same_choice() -> None:
     assert (gaps_ns(found) // MS).tolist() == [10, 10, 12, 13, 10, 11, 10, 10, 10, 5]
     assert gap_counts(found).tolist() == [2, 5, 0, 3]
     assert (longest_gaps_ns(found) // MS).tolist() == [10, 13, -1, 10]
-    # 56 ms over the 9 - 3 tokens behind the first ones; 25 ms over 5 - 2
+    # 56 ms over the 9 - 3 tokens after the first ones; 25 ms over 5 - 2
     assert between_ns(found).tolist() == [10 * MS, 56 * MS // 6, -1, 25 * MS // 3]
 
 
@@ -182,11 +182,11 @@ def test_with_choices_decode_runs_from_the_first_token_of_any_to_the_last() -> N
     assert (found.prefill.time_ns, found.decode.time_ns) == (10 * MS, 40 * MS)
 
 
-def test_the_answer_begins_behind_the_reasoning() -> None:
+def test_the_answer_begins_after_the_reasoning() -> None:
     found = records(
         Answered(60, (10, 20, 30), answer_at=2),
         Answered(60, (15, 25)),
-        Answered(60, (10, 20), answer_at=2),  # which it never reached
+        Answered(60, (10, 20), answer_at=2),  # never reached
         Answered(60, is_blank=True),
     )
     assert answers_ns(found).tolist() == [30 * MS, 15 * MS, -1, -1]
@@ -202,7 +202,7 @@ def test_the_answer_begins_behind_the_reasoning() -> None:
     assert kept(found, parse_slo("ttfa p99<40ms"), is_open=False) == 2
 
 
-def test_without_reasoning_there_is_nothing_to_tell_apart() -> None:
+def test_without_reasoning_the_answer_is_not_reported_separately() -> None:
     streams = Streams()
     streams.add(records(Answered(60, (10, 20)), Answered(60, (15, 25))))
     figures = streams.figures(1_000 * MS)
@@ -223,7 +223,7 @@ def test_prompts_fall_into_classes_of_powers_of_two():
     assert [row.between.max_ns for row in found] == [10 * MS] * 3
 
 
-def test_there_are_few_classes_of_prompts_and_none_where_all_are_alike():
+def test_prompt_classes_are_few_and_none_if_all_are_similar():
     many = [Answered(90, tokens=2, prompt=2**power) for power in range(12)]
     found = tokens(*many).figures(1000 * MS, RATE).classes
     assert len(found) == 6
@@ -233,7 +233,7 @@ def test_there_are_few_classes_of_prompts_and_none_where_all_are_alike():
     assert tokens(*alike).figures(1000 * MS, RATE).classes == ()
 
 
-def test_tokens_per_second_are_as_sure_as_requests_and_lengths_are():
+def test_precision_of_tokens_per_second_combines_requests_and_lengths():
     found = tokens(*[Answered(10, tokens=50)] * 64).figures(1000 * MS, Estimate(64.0, 60.8, 70.4))
     assert found.output_interval is not None
     low, high = found.output_interval.low, found.output_interval.high
@@ -262,7 +262,7 @@ def test_lanes_follow_single_requests():
         ("errors<1%", 3),
     ],
 )
-def test_each_request_is_held_to_the_promise(promise: str, count: int):
+def test_each_request_is_judged_by_the_slo(promise: str, count: int):
     found = records(Answered(50, (10, 20, 30)), Answered(60, (20, 50)), Answered(70, (30,)))
     assert kept(found, parse_slo(promise), is_open=False) == count
 
@@ -277,13 +277,13 @@ def test_by_rate_latency_counts_from_the_due_time():
 @pytest.mark.parametrize(
     "text", ["", "p97<5ms", "ttft", "ttft p97<1s", "speed<1s", "ttft<fast", "mean ttft<1s"]
 )
-def test_promises_that_are_not_understood(text: str):
+def test_slos_that_cannot_be_parsed(text: str):
     with pytest.raises(UsageError):
         parse_slo(text)
 
 
 @pytest.mark.parametrize("ends_us", [(), (40,), (40, 41)])
-def test_the_rate_of_responses_is_known_where_hardly_a_request_ended(ends_us: tuple[int, ...]) -> None:
+def test_the_rate_of_responses_is_known_if_hardly_any_request_ended(ends_us: tuple[int, ...]) -> None:
     came = np.arange(0, 1_000_000, 1000)
     found = response_rate(Flow(came, np.arange(1, 1001), np.array(ends_us, dtype=np.int64), in_flight=2.0))
     assert found.value == pytest.approx(1000)

@@ -41,7 +41,7 @@ def test_20_histories_without_a_change_show_none() -> None:
         assert changes(points(noisy(20, seed=seed))) == ()
 
 
-def test_a_regression_that_was_mended_is_two_changes() -> None:
+def test_a_fixed_regression_is_two_changes() -> None:
     values = noisy(20, seed=1, step=-0.08, at=7)[:13] + noisy(20, seed=2)[13:]
     down, up = changes(points(values))
     assert (down.index, up.index) == (7, 13)
@@ -55,7 +55,7 @@ def test_steps_in_a_long_history_are_all_found() -> None:
     assert [change.index for change in changes(points(list(values)))] == [30, 60]
 
 
-def test_a_single_bad_run_is_no_change_and_hides_none() -> None:
+def test_a_single_bad_run_is_not_a_change_and_hides_none() -> None:
     values = noisy(30, seed=3)
     values[12] *= 0.5
     assert changes(points(values)) == ()
@@ -64,26 +64,26 @@ def test_a_single_bad_run_is_no_change_and_hides_none() -> None:
     assert [change.index for change in changes(points(after))] == [18]
 
 
-def test_two_bad_runs_at_the_end_are_no_change_yet_three_are() -> None:
+def test_two_bad_runs_at_the_end_are_not_a_change_but_three_are() -> None:
     assert changes(points(noisy(20, seed=4, sd=0.005, step=-0.2, at=18))) == ()
     assert [row.index for row in changes(points(noisy(20, seed=4, sd=0.005, step=-0.2, at=17)))] == [17]
 
 
-def test_less_than_a_percent_is_not_worth_a_name() -> None:
+def test_less_than_a_percent_is_not_reported() -> None:
     values = noisy(40, seed=6, sd=0.0005, step=-0.005, at=20)
     assert changes(points(values)) == ()
     assert [change.index for change in changes(points(values), least=0.001)] == [20]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_a_short_history_says_how_many_runs_are_missing(count: int) -> None:
+def test_a_short_history_reports_how_many_runs_are_missing(count: int) -> None:
     values = noisy(count, seed=1)
     assert changes(points(values)) == ()
     assert missing_runs(count) == FEWEST - count
     assert smallest_visible(points(values)) is None
 
 
-def test_six_runs_show_a_change_that_nobody_would_doubt() -> None:
+def test_six_runs_show_an_obvious_change() -> None:
     assert missing_runs(6) == 0
     (change,) = changes(points(noisy(6, seed=2, sd=0.01, step=-0.4, at=3)))
     assert change.index == 3
@@ -115,6 +115,6 @@ def test_the_least_change_that_can_be_seen_shrinks_with_more_runs() -> None:
     ("length", "histories"),
     sample([(6, 40), (20, 40)], [(6, 200), (12, 200), (20, 200), (40, 50), (120, 20)]),
 )
-def test_false_alarms_are_as_rare_as_promised(noise: str, length: int, histories: int) -> None:
-    """The long one is benchmarks/trend.py; two in 200 may be chance."""
+def test_false_alarms_are_as_rare_as_specified(noise: str, length: int, histories: int) -> None:
+    """The long version is benchmarks/trend.py; two in 200 may be chance."""
     assert false_alarms(noise, length, histories, seed=7) * histories <= max(2, 4 * FALSE_ALARMS * histories)

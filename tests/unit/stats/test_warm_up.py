@@ -1,4 +1,4 @@
-"""A slow start is found and left out; good windows are not."""
+"""A slow start is detected and excluded; good windows are not."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_start_that_is_unlike_the_rest_is_found(start):
+def test_a_start_that_differs_from_the_rest_is_found(start):
     rng = np.random.default_rng(1)
     found = []
     for _ in range(RUNS):
@@ -34,7 +34,7 @@ def test_start_that_is_unlike_the_rest_is_found(start):
 
 
 def memory(rng):
-    """Neighbouring windows resemble each other."""
+    """Series of correlated windows."""
     values = [0.0]
     for shock in rng.standard_normal(WINDOWS):
         values.append(0.6 * values[-1] + shock)
@@ -51,7 +51,7 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize("make", WITHOUT.values(), ids=WITHOUT)
-def test_good_windows_are_hardly_ever_cut(make):
+def test_good_windows_are_rarely_excluded(make):
     rng = np.random.default_rng(2)
     assert np.mean([steady_from(make(rng)) > 0 for _ in range(RUNS)]) <= 0.02
 
@@ -79,7 +79,7 @@ def windows(latencies, rates, failed=0):
     ]
 
 
-def test_either_latency_or_throughput_can_tell():
+def test_latency_or_throughput_alone_can_show_it():
     assert cold_windows(windows([9000] + [1000] * 9, [100.0] * 10)) == 1
     assert cold_windows(windows([1000] * 10, [20.0, 30.0] + [100.0] * 8)) == 2
 
@@ -94,14 +94,14 @@ def test_either_latency_or_throughput_can_tell():
             [3000, 2000] + [1000] * 8,
             [414.0, 300.0] + [225.0] * 8,
         ),  # more answered at once, each taking longer
-        ([500, 700] + [1000] * 8, [100.0, 150.0] + [225.0] * 8),  # a queue that fills
+        ([500, 700] + [1000] * 8, [100.0, 150.0] + [225.0] * 8),  # a queue that grows
     ],
 )
-def test_a_faster_start_is_never_left_out(latencies, rates):
+def test_a_faster_start_is_never_excluded(latencies, rates):
     assert cold_windows(windows(latencies, rates)) == 0
 
 
-def test_windows_that_are_slow_before_a_fast_one_are_left_out():
+def test_slow_windows_before_a_fast_one_are_excluded():
     assert cold_windows(windows([9000, 9000, 500] + [1000] * 9, [100.0] * 12)) == 2
 
 
@@ -115,5 +115,5 @@ def test_a_faster_start_is_named():
     assert fast_start(windows([1000] * 10, [100.0] + [225.0] * 9)) is None
 
 
-def test_windows_with_failures_are_never_left_out():
+def test_windows_with_failures_are_never_excluded():
     assert cold_windows(windows([9000] + [1000] * 9, [100.0] * 10, failed=3)) == 0

@@ -1,10 +1,10 @@
-"""Watchers of users need not have all methods."""
+"""Users' watchers may implement only some of the methods."""
 
 from inferometer.stats.watcher import Watcher, completed
 
 
 class Starts:
-    """As a user of `api.measure` may write it."""
+    """A watcher as a user of `api.measure` may write it."""
 
     def __init__(self):
         self.seen = []
@@ -13,7 +13,7 @@ class Starts:
         self.seen.append((mode, value))
 
 
-def test_what_a_watcher_does_not_have_is_silent():
+def test_missing_methods_do_nothing():
     starts = Starts()
     whole = completed(starts)
     whole.level_started("concurrency", 2)
@@ -23,10 +23,10 @@ def test_what_a_watcher_does_not_have_is_silent():
     assert not whole.is_interrupted()
 
 
-def test_nobody_watches():
+def test_none_becomes_a_silent_watcher():
     assert not completed(None).is_interrupted()
 
 
-def test_a_whole_watcher_stays_itself():
+def test_a_complete_watcher_is_returned_unchanged():
     watcher = Watcher()
     assert completed(watcher) is watcher

@@ -1,4 +1,4 @@
-"""A window in a line."""
+"""Summary of a window."""
 
 import dataclasses
 from typing import Any
@@ -43,7 +43,7 @@ def ended(*requests):
 
 
 @pytest.mark.parametrize(("drops_empty", "count", "empty"), [(True, 2, 3), (False, 5, 0)])
-def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, count, empty):
+def test_a_stream_without_a_response_is_not_a_request_of_the_window(drops_empty, count, empty):
     rules = WindowRules(drops_empty=drops_empty)
     found = rules.new_window(0)
     rules.add(found, ended((10, 0, 0), (20, 3, 0), (30, 0, 0), (40, 1, 0), (50, 0, status.RESET), (60, 0, 0)))
@@ -67,7 +67,7 @@ def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, co
     ],
 )
 def test_gaps_are_those_within_a_stream(stamps, gaps):
-    """Responses of a request come 1 ns apart; some requests have none."""
+    """Responses of a request arrive 1 ns apart; some requests have none."""
     rows = np.zeros((len(stamps), len(COLUMNS)), dtype=np.int64)
     rows[:, COLUMNS.index("stamps")] = stamps
     rows[:, COLUMNS.index("end_ns")] = 1000 * np.arange(1, len(stamps) + 1)
@@ -77,15 +77,15 @@ def test_gaps_are_those_within_a_stream(stamps, gaps):
     assert found.gap_ns.values().tolist() == gaps
 
 
-def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
+def test_a_stream_that_ended_before_its_window_counts_at_its_start():
     rules = WindowRules()
     found = rules.new_window(10_000)
     rules.add(found, ended((5_000, 1, 0), (12_000, 1, 0)))
     assert found.ends.groups().last_us.tolist() == [0, 2]
 
 
-def test_joined_windows_have_spent_what_each_of_them_has_spent():
-    """Windows of a long run are joined; whatever is a sum stays one."""
+def test_joined_windows_sum_their_expenses():
+    """Windows of a long run are joined; sums are preserved."""
     sums = [
         field.name for field in dataclasses.fields(Expense) if field.type is int and "file" not in field.name
     ]
@@ -97,7 +97,7 @@ def test_joined_windows_have_spent_what_each_of_them_has_spent():
     assert "due" in sums
 
 
-def test_samples_of_a_level_of_hours_are_bounded_and_keep_what_figures_need() -> None:
+def test_samples_of_a_long_level_are_bounded_and_keep_what_figures_need() -> None:
     windows: list[Window] = []
     hours, peak = 20, 12_345
     for start in range(0, hours * 3600, 60):

@@ -68,7 +68,7 @@ def troubled(build: ModuleType) -> Any:
         Remark(Note.FAILURES, "13 of 913 requests failed"),
     ]
     level = build.level(row, 8, is_stable=False, is_over_limit=True, remarks=remarks)
-    missing = Remark(Note.STATISTICS_MISSING, "the server has no statistics extension")
+    missing = Remark(Note.STATISTICS_MISSING, "the server does not support the statistics extension")
     return build.result(level, remarks=[missing])
 
 
