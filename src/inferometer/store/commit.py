@@ -1,4 +1,4 @@
-"""The git commit of the working directory, read beside the run."""
+"""The git commit of the working directory, read while the run goes on."""
 
 import os
 import subprocess
@@ -13,16 +13,16 @@ runs='filter\\.|core\\.fsmonitor|remote\\..*\\.promisor|extensions\\.partialclon
 printf '%s\\n' "$names" | grep -qiE "^(local|worktree)[[:space:]]+($runs)" && exit
 nice git -c core.fsmonitor=false status --porcelain --untracked-files=no --ignore-submodules=all | head -n 1
 """
-"""`git status` runs what the repository's own configuration names as a filter or a monitor, and fetches objects that a
-partial clone lacks with the programs it names. That configuration may come with a folder from elsewhere, so such a
-repository is only asked for its commit."""
+"""`git status` runs the filters and monitors in the repository's configuration, and fetches missing objects of a
+partial clone with the programs it names. That configuration may come with a folder from elsewhere, so in such a
+repository only the commit is read."""
 
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 """Write nothing, so that no hook runs, and fetch nothing."""
 
 
 class CommitReader:
-    """Starts to read when it is made; where there is no repository, or no git, there is nothing to wait for."""
+    """Starts reading when it is created; does nothing without a repository or without git."""
 
     def __init__(self, folder: Path) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -40,7 +40,7 @@ class CommitReader:
             )
 
     def result(self) -> str:
-        """The commit, with "+" at its end where files were changed; empty where there is none."""
+        """The commit, with a "+" at the end if files were changed; empty if there is none."""
         if self._process is None:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""Which runs are meant: words such as model=simple, tag=nightly, since=2d."""
+"""Filters for runs: words such as model=simple, tag=nightly, since=2d."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ _AGO = r"(\d+(?:\.\d+)?)([smhdw])"
 
 @frozen
 class RunFilter:
-    """What is empty chooses all."""
+    """Conditions on runs; an empty one matches all."""
 
-    model: str = ""  # one of the run's
-    tags: tuple[str, ...] = ()  # that it has, all of them
-    since_s: float | None = None  # unix seconds: begun then or later
+    model: str = ""  # one of the run's models
+    tags: tuple[str, ...] = ()  # the run has all of them
+    since_s: float | None = None  # unix seconds: started then or later
     command: str = ""
-    server: str = ""  # one of the run's: its kind, or kind and version
+    server: str = ""  # one of the run's servers: its kind, or kind and version
     host: str = ""
     host_class: str = ""
     state: str = ""
@@ -29,13 +29,13 @@ class RunFilter:
 
 
 ALL = RunFilter()
-MOST_WORDS = 100  # each is a condition, and SQLite nests them
+MOST_WORDS = 100  # each one is a condition, and SQLite nests them
 
 
 def parse_filter(words: Sequence[str], now_s: float) -> RunFilter:
-    """Words with = in them; any other word is looked for as text."""
+    """Parse words of the form name=value; all other words are searched for as text."""
     if len(words) > MOST_WORDS:
-        raise UsageError(f"a search has {len(words)} words", remedy=f"give {MOST_WORDS} at most")
+        raise UsageError(f"the search has {len(words)} words", remedy=f"use at most {MOST_WORDS}")
     found, texts = ALL, list[str]()
     for word in words:
         name, equals, value = word.partition("=")
@@ -52,8 +52,8 @@ def parse_filter(words: Sequence[str], now_s: float) -> RunFilter:
         else:
             names = ("tag", "since", *_PLAIN)
             close = nearest(name, names)
-            remedy = f"did you mean {close}=?" if close else f"write {', '.join(f'{row}=' for row in names)}"
-            raise UsageError(f"runs have no '{name}' to choose by", remedy=remedy)
+            remedy = f"did you mean {close}=?" if close else f"use {', '.join(f'{row}=' for row in names)}"
+            raise UsageError(f"runs cannot be filtered by '{name}'", remedy=remedy)
     return replace(found, text=" ".join(texts))
 
 
@@ -67,7 +67,7 @@ _PLAIN: dict[str, Callable[[RunFilter, str], RunFilter]] = {
 
 
 def moment(text: str, now_s: float) -> float:
-    """Unix seconds of `2d` (so long ago), or of a day or time such as 2026-11-01 on this machine's clock."""
+    """Unix seconds of `2d` (two days ago), or of a date or time such as 2026-11-01 in this machine's time zone."""
     ago = re.fullmatch(_AGO, text)
     if ago is not None:
         return now_s - float(ago[1]) * _SECONDS[ago[2]]
@@ -75,5 +75,5 @@ def moment(text: str, now_s: float) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise UsageError(
-            f"since={text} is no time", remedy="write since=2d, since=6h or since=2026-11-01"
+            f"since={text} is not a time", remedy="use since=2d, since=6h or since=2026-11-01"
         ) from error

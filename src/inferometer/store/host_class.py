@@ -1,4 +1,4 @@
-"""Which machines are alike: figures of runs on them may be compared."""
+"""Classes of machines whose figures can be compared."""
 
 import os
 import platform
@@ -7,6 +7,6 @@ from inferometer.observe.host import gpu_names, processor
 
 
 def host_class() -> str:
-    """Architecture, cores, processor and GPUs of this machine, in words."""
+    """Describe this machine: architecture, cores, processor and GPUs."""
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} x {processor()}"
     return " + ".join([machine, *gpu_names()])

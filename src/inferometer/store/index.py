@@ -1,9 +1,8 @@
-"""The index of a store: what lists are sorted and filtered by, in SQLite. The files say what is true.
+"""The index of a store: a SQLite file for sorting and filtering lists. The run files are authoritative.
 
-A run that is begun, grows and ends only writes its files; whoever lists the store brings the index up to date first.
-A folder that the index does not know is read, one that is gone is left out, and a run that was not over is read again.
-Who changes the file of a run that is over makes the index forget it. So an index that is missing, damaged or of
-another version is only slow once.
+A run only writes its own files while it starts, grows and ends; listing the store updates the index first. Unknown
+folders are read, missing ones are dropped, and unfinished runs are read again. Changing the file of a finished run
+invalidates its entry. So a missing, damaged or incompatible index only makes the next listing slow.
 """
 
 import json
@@ -30,11 +29,11 @@ from inferometer.store.run_files import RunFiles
 T = TypeVar("T")
 FILE = "index.sqlite"
 VERSION = 1
-PATIENCE_S = 10.0  # for another process that writes
-MANY = 500  # runs that are read before others may write
+PATIENCE_S = 10.0  # wait for another process that is writing
+MANY = 500  # runs per transaction, so that others can write in between
 FIGURES = ("throughput", "p50", "p90", "p95", "p99", "ttft", "tokens")
-SURE_NS = 2 * NS_PER_S  # after which no file system gives two changes the same time
-_MAY_CHANGE = (QUEUED, RUNNING, KILLED)  # as far as can be seen from here it was killed
+SURE_NS = 2 * NS_PER_S  # timestamps further apart than this differ on every file system
+_MAY_CHANGE = (QUEUED, RUNNING, KILLED)  # killed, as far as this machine can tell
 
 
 def _figure(name: str) -> Callable[[Run], float | None]:
@@ -55,13 +54,13 @@ _COLUMNS: Mapping[str, Callable[[Run], Any]] = {
     **{name: _figure(name) for name in FIGURES},
 }
 ORDERS = tuple(_COLUMNS)
-"""What runs can be sorted by; with a dash before it, the largest first."""
+"""Columns to sort by; a leading dash means largest first."""
 
 _CHOICES = {"command": "\n", "model": ",", "server": ",", "tags": "\n", "state": "\n"}
-"""Columns that lists offer the values of, and what separates several in one run."""
+"""Columns whose values lists offer as filters, with the separator of multiple values in a run."""
 
 _DAMAGED = (sqlite3.DatabaseError, TypeError, ValueError, AttributeError)
-"""What an index causes that another program has written."""
+"""Errors caused by an index that another program has written."""
 
 _MADE = f"""
 create table runs (
@@ -77,18 +76,18 @@ pragma user_version = {VERSION};
 
 
 class Index:
-    """Of these files, in a file of its own in the folder."""
+    """The index of these files, in its own file in the folder."""
 
     def __init__(self, folder: Path, files: RunFiles) -> None:
         self._path = folder / FILE
         self._files = files
-        self._memory: sqlite3.Connection | None = None  # instead of a file that cannot be written
+        self._memory: sqlite3.Connection | None = None  # used if the file cannot be written
         self._lock = threading.Lock()
 
     def runs(self, chosen: RunFilter, *, order: str, limit: int | None, offset: int) -> list[Run]:
         name, way = order.removeprefix("-"), "desc" if order.startswith("-") else "asc"
         if name not in ORDERS:
-            raise UsageError(f"runs cannot be sorted by '{name}'", remedy=f"give one of {', '.join(ORDERS)}")
+            raise UsageError(f"runs cannot be sorted by '{name}'", remedy=f"use one of {', '.join(ORDERS)}")
         where, values = _condition(chosen)
         query = f"select id from runs where {where} order by {name} {way} nulls last, started_at desc, id"
         limits = (-1 if limit is None else limit, offset)
@@ -106,7 +105,7 @@ class Index:
         return int(self._ask(lambda connection: connection.execute(query, values).fetchone()[0]))
 
     def choices(self) -> Mapping[str, tuple[str, ...]]:
-        """By what lists are filtered by, the values that runs have."""
+        """Values of the runs in each column that lists are filtered by."""
 
         def found(connection: sqlite3.Connection) -> Mapping[str, tuple[str, ...]]:
             columns = {name: connection.execute(f"select distinct {name} from runs") for name in _CHOICES}
@@ -120,19 +119,19 @@ class Index:
         return self._ask(found)
 
     def forget(self, name: str) -> None:
-        """It changes."""
+        """Mark a run as changed, so that it is read again."""
         query = "update runs set changed_ns = 0, state = ? where id = ?"
         self._ask(lambda connection: connection.execute(query, (RUNNING, name)))
 
     def remove(self) -> None:
-        """The next question makes it anew."""
+        """Delete the index; the next query rebuilds it."""
         with self._lock:
             if self._memory is not None:
                 self._memory.close()
             self._memory = None
             self._delete()
 
-    # --- a question to it
+    # --- queries
 
     def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -157,7 +156,7 @@ class Index:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """One for each question: threads cannot share them. SQLite gives the files beside it the modes of this one."""
+        """A connection per query: threads cannot share one. SQLite's companion files get the mode of this one."""
         self._remove_foreign()
         ensure_file(self._path)
         with closing(sqlite3.connect(self._path, timeout=PATIENCE_S)) as connection:
@@ -171,7 +170,7 @@ class Index:
             return question(connection)
 
     def _remove_foreign(self) -> None:
-        """A link would have the index written elsewhere, and a pipe be waited for."""
+        """Remove a link, which would redirect the index elsewhere, or a pipe, which would block."""
         with suppress(OSError):
             if not stat.S_ISREG(os.lstat(self._path).st_mode):
                 self._path.unlink()
@@ -180,7 +179,7 @@ class Index:
         for end in ("", "-wal", "-shm"):
             self._path.with_name(FILE + end).unlink(missing_ok=True)
 
-    # --- up to date
+    # --- updates
 
     def _update(self, connection: sqlite3.Connection) -> None:
         self._make(connection)
@@ -194,7 +193,7 @@ class Index:
         self._add(connection, changed)
 
     def _compare_list(self, connection: sqlite3.Connection) -> None:
-        """Which folders there are. What was added at nearly the same time as they were listed may be missing."""
+        """Compare the list of folders. A folder added at nearly the same time as the listing may be missing from it."""
         at_ns, now_ns = self._files.listed_ns(), time.time_ns()
         (before_ns,) = connection.execute("select at_ns from listed").fetchone()
         if at_ns == before_ns:
@@ -213,9 +212,9 @@ class Index:
     def _make(self, connection: sqlite3.Connection) -> None:
         if connection.execute("pragma user_version").fetchone()[0] == VERSION:
             if not is_made_by(connection, _MADE):
-                raise sqlite3.DatabaseError("it has other tables")
+                raise sqlite3.DatabaseError("the tables differ")
             return
-        with connection:  # two processes may come here at once
+        with connection:  # two processes may get here at once
             connection.execute("begin immediate")
             if connection.execute("pragma user_version").fetchone()[0] != VERSION:
                 for table in ("runs", "documents", "listed"):
@@ -224,13 +223,13 @@ class Index:
                     connection.execute(statement)
 
     def _add(self, connection: sqlite3.Connection, names: Sequence[str]) -> bool:
-        """Whether all of them are runs."""
+        """Add the runs; return whether all of them could be read."""
         places = ", ".join("?" * (len(_COLUMNS) + 3))
         is_whole = True
         for first in range(0, len(names), MANY):
             with connection:
                 for name in names[first : first + MANY]:
-                    at_ns = self._files.changed_ns(name)  # first: a later change is seen the next time
+                    at_ns = self._files.changed_ns(name)  # before reading: a later change is found next time
                     run = self._files.maybe_run(name)
                     if run is None:
                         is_whole = False

@@ -1,4 +1,4 @@
-"""What a running command holds of the store: it hands over its answer as it grows, and says how it ended."""
+"""The link between a running command and the store: it saves the answer as it grows, and records how the run ended."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,11 +21,11 @@ from inferometer.store.run import FAILED, FINISHED, Run
 from inferometer.store.run_folder import RunFolder
 
 Tell = Callable[[Mapping[str, Any]], None]
-"""Takes a live line."""
+"""A receiver of live lines."""
 
 
 class Keeper:
-    """Without a folder nothing is kept. What goes wrong with the store never harms the run: one warning, and on."""
+    """Stores a run; without a folder, nothing. Errors of the store never affect the run: they cause one warning."""
 
     def __init__(self, run: Run, folder: RunFolder | None) -> None:
         self.run = run
@@ -34,8 +34,8 @@ class Keeper:
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
         self._tells: list[Tell] = []
-        self._told: dict[str, Any] = {}  # what is measured, as the live page knows it
-        self._limits: tuple[Mapping[str, Any], ...] = ()  # of the SLO, for the charts of the live page
+        self._reported: dict[str, Any] = {}  # the subject, as last reported to the live page
+        self._limits: tuple[Mapping[str, Any], ...] = ()  # limits of the SLO, for the charts of the live page
         self._commit: CommitReader | None = None
         if folder is not None:
             self._live = LiveFile(folder.live_path, self.warn)
@@ -47,13 +47,13 @@ class Keeper:
         return self._folder is not None
 
     def warn(self, error: Exception) -> None:
-        """Said once."""
+        """Print a warning, once."""
         if not self._has_warned:
             self._has_warned = True
-            to_stderr(f"WARNING: this run is not kept as a whole: {error}")
+            to_stderr(f"WARNING: this run is not stored completely: {error}")
 
     def about(self, *, url: str, model: str, server: str = "", slo: str | None = None) -> None:
-        """What is going to be measured, and the SLO that it is held to."""
+        """Record what will be measured, and the SLO that applies."""
         if slo is not None and self._tells:
             from inferometer.store.live import limit_lines
 
@@ -62,11 +62,11 @@ class Keeper:
         self._write()
 
     def tell_also(self, tell: Tell) -> None:
-        """Somebody else who gets the live lines, whether the run is kept or not; to be added before it begins."""
+        """Add another receiver of live lines, whether or not the run is stored; call this before the run starts."""
         self._tells.append(tell)
 
     def watching(self, progress: Watcher) -> Watcher:
-        """Tells both: who shows progress, and who shows this run elsewhere."""
+        """A watcher that informs both the progress display and the receivers of live lines."""
         if not self._tells:
             return progress
         from inferometer.store.live import LiveFeed
@@ -78,7 +78,7 @@ class Keeper:
             tell(line)
 
     def save(self, answer: Answer) -> None:
-        """The answer as far as it is known."""
+        """Save the answer so far."""
         if not self._tells:
             return
         from inferometer.store.summary import summarized
@@ -90,7 +90,7 @@ class Keeper:
         self._write()
 
     def end(self, code: int, failure: str = "") -> None:
-        """The command is over; `failure` says why it was before its time. What was measured until then counts."""
+        """Record the end of the command; `failure` is the reason if it ended early. Finished levels still count."""
         if self._is_over or self._folder is None:
             return
         self._is_over = True
@@ -106,7 +106,7 @@ class Keeper:
             self._live.end(code)
 
     def discard(self) -> None:
-        """Nothing was run: leave nothing behind."""
+        """Remove the run: nothing was measured."""
         if self._folder is not None:
             import shutil
 
@@ -128,15 +128,15 @@ class Keeper:
         elif isinstance(error, KeyboardInterrupt):
             self.end(interrupted_code(), "interrupted")
         elif isinstance(error, BrokenPipeError):
-            self.end(UNREAD, "the reader of its output has gone")
+            self.end(UNREAD, "the reader of its output closed the pipe")
         elif error is not None:
             self.end(LocalError.exit_code, redacted(f"{type(error).__name__}: {error}"))
 
     def _write(self) -> None:
         folder, run = self._folder, self.run
         about = {"server": run.server, "url": run.url, "model": run.model, "limits": self._limits}
-        if about != self._told:
-            self._told = about
+        if about != self._reported:
+            self._reported = about
             self._tell({"kind": "prepared", **about, "command": run.command})
         if folder is not None:
             self._attempt(lambda: folder.change(lambda before: replace(run, tags=before.tags)))

@@ -1,4 +1,4 @@
-"""What the live page shows of a run: a line for everything that happens, and a few a second while requests run."""
+"""Events of a run for its live page: a line for each event, and a few samples per second while requests run."""
 
 import math
 from collections import deque
@@ -18,9 +18,9 @@ from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.watcher import Watcher
 
-PERIOD_NS = 190 * NS_PER_MS  # between two samples, at least: progress is told every 200 ms, or more often
-RECENT_NS = NS_PER_S  # figures are of the requests that ended in the last stretch of so long
-MANY = 4096  # of which so many are enough for percentiles
+PERIOD_NS = 190 * NS_PER_MS  # shortest time between samples: progress arrives at least every 200 ms
+RECENT_NS = NS_PER_S  # figures cover the requests that ended in the last second
+MANY = 4096  # most requests used for percentiles
 PERCENTILES = (50, 90, 95, 99)
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -28,29 +28,29 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 @frozen
 class _Part:
-    """What ended well between two moments, and what that took."""
+    """Successful requests between two moments, and their cost."""
 
     start_ns: int
     end_ns: int
     count: int
-    latency_ns: Column  # of the last of them
+    latency_ns: Column  # of the last requests
     tokens: int | None
     cpu_ns: int | None
 
 
 class LiveFeed(Watcher):
-    """Tells everything in lines that are ready to be written."""
+    """Turns events into lines that are ready to be written."""
 
     def __init__(self, tell: Tell, clock: Clock = monotonic_ns) -> None:
         self._tell = tell
         self._clock = clock
         self._number = 0  # of the level, or of the trial
         self._level: tuple[str, float] | None = None
-        self._variant = ""  # whose turn it is
+        self._variant = ""  # of the current turn
         self._told_ns = 0
-        self._trial: dict[str, Any] = {}  # that is tried
+        self._trial: dict[str, Any] = {}  # the current trial
         self._best = ""
-        self._untold: LevelProgress | None = None  # the last progress, where no sample has it
+        self._pending: LevelProgress | None = None  # the last progress that is not yet in a sample
         self._begin()
 
     def _begin(self) -> None:
@@ -62,7 +62,7 @@ class LiveFeed(Watcher):
         self._tell({"kind": "planned", "levels": levels, "longest_s": longest_s})
 
     def level_started(self, mode: str, value: float) -> None:
-        self._tell_last()
+        self._tell_pending()
         self._number += (mode, value) != self._level
         self._level = mode, value
         self._begin()
@@ -78,20 +78,20 @@ class LiveFeed(Watcher):
 
     def progressed(self, progress: LevelProgress) -> None:
         if progress.is_warm_up != self._is_warm_up:
-            self._tell_last()
+            self._tell_pending()
             self._begin()
             self._is_warm_up = progress.is_warm_up
         self._add(progress)
-        self._untold = progress
+        self._pending = progress
         now_ns = self._clock()
         if now_ns - self._told_ns >= PERIOD_NS:
             self._told_ns = now_ns
-            self._tell_last()
+            self._tell_pending()
 
-    def _tell_last(self) -> None:
-        """So that counts are complete where a level or its warm-up ends."""
-        if self._untold is not None:
-            progress, self._untold = self._untold, None
+    def _tell_pending(self) -> None:
+        """Write a pending sample, so that counts are complete when a level or its warm-up ends."""
+        if self._pending is not None:
+            progress, self._pending = self._pending, None
             self._tell(self._sample(progress))
 
     def turn_progressed(self, variant: str, progress: LevelProgress) -> None:
@@ -135,7 +135,7 @@ class LiveFeed(Watcher):
         }
 
     def level_finished(self, level: Level) -> None:
-        self._tell_last()
+        self._tell_pending()
         found = level.measurement
         figures = {
             line: _triple(None if found is None or not found.request_count else metric.estimate(found))
@@ -162,7 +162,7 @@ class LiveFeed(Watcher):
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
         from inferometer.report.documents.tuning import shape_words
 
-        self._tell_last()
+        self._tell_pending()
         self._number += 1
         self._begin()
         self._trial = {"title": shape_words(proposal.variants), "is_known": is_known}
@@ -192,7 +192,7 @@ class LiveFeed(Watcher):
         }
 
     def _change(self, trial: Any) -> dict[str, Any]:
-        """Of a diagnosis."""
+        """The line for a trial of a diagnosis."""
         self._number += 1
         return {
             "kind": "trial",
@@ -223,7 +223,7 @@ _FIGURES = {
 
 
 def _percentiles(columns: Sequence[Column]) -> dict[str, float | None]:
-    """Of the requests that ended last, in one pass over them."""
+    """Percentiles of the most recent requests, in one pass."""
     column = np.concatenate(columns)[-MANY:] if columns else np.empty(0, dtype=np.int64)
     count = len(column)
     if not count:

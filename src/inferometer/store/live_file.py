@@ -1,4 +1,4 @@
-"""The file of what the live page shows of a run, one JSON object a line."""
+"""The file behind the live page of a run, with one JSON object per line."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from inferometer.store.private import open_file
 
 
 class LiveFile:
-    """Lines that others read while they are written."""
+    """A file of lines that others read while it is written."""
 
     def __init__(self, path: Path, warn: Callable[[Exception], None]) -> None:
         self._path = path
@@ -27,14 +27,14 @@ class LiveFile:
             if self._file is None:
                 self._file = open_file(self._path, os.O_WRONLY | os.O_APPEND)
             data = f"{text}\n".encode()
-            if os.write(self._file, data) < len(data):  # a line that is not whole would spoil the next one
+            if os.write(self._file, data) < len(data):  # an incomplete line would spoil the next one
                 self._is_broken = True
         except OSError as error:
             self._is_broken = True
             self._warn(error)
 
     def end(self, code: int) -> None:
-        """Who reads it still sees the last line; nobody else needs it."""
+        """Write the last line and remove the file; open readers still see it."""
         self.tell({"kind": "end", "code": code})
         if self._file is not None:
             os.close(self._file)

@@ -1,4 +1,4 @@
-"""Runs as MLflow keeps them in a folder ("file store", `mlruns`), so that it shows them beside others.
+"""Runs in MLflow's folder format ("file store", `mlruns`), so that MLflow shows them beside others.
 
     DIR/<experiment>/meta.yaml                        one experiment, `inferometer`, for all runs
     DIR/<experiment>/<run>/meta.yaml
@@ -7,9 +7,8 @@
                           /tags/NAME
                           /artifacts/                 answer.json, report.html
 
-The figures that stand for the whole run have the step 0. Those of its levels are under `levels/`: their step is the
-load where all loads are whole numbers and differ, so that MLflow draws the curve over it, and else the number of the
-level.
+Figures of the whole run have step 0. Those of its levels are under `levels/`: their step is the load if all loads are
+different whole numbers, so that MLflow draws a curve over it, and otherwise the number of the level.
 """
 
 import hashlib
@@ -35,14 +34,14 @@ from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, Poi
 
 EXPERIMENT = "inferometer"
 STATUS = {RUNNING: 1, QUEUED: 2, FINISHED: 3, FAILED: 4, KILLED: 5}
-LONGEST = 6000  # characters of a param
+LONGEST = 6000  # most characters of a param
 _UNITS = {"infer/sec": "per_s", "%": "percent"}
 _Lines = dict[str, list[str]]
 
 
 def export_run(run: Run, answer: Path, folder: Path) -> Path:
-    """Put a run with its answer, if there is one, into an MLflow folder, which is made where it is missing. The folder
-    of the run there; one that was exported before is replaced."""
+    """Write a run with its answer, if any, to an MLflow folder, which is created if missing. Return the folder of the
+    run; an earlier export of it is replaced."""
     with writing(folder):
         experiment = _experiment(folder.resolve(), round(1000 * run.started_s))
         target = experiment / mlflow_id(run)
@@ -57,15 +56,15 @@ def export_run(run: Run, answer: Path, folder: Path) -> Path:
 
 
 def mlflow_id(run: Run) -> str:
-    """Begins like ours, and is the same whenever this run is exported."""
-    told = f"{run.id} {run.host} {run.started_at}"
-    return run.id + hashlib.sha256(told.encode()).hexdigest()[: 32 - len(run.id)]
+    """An id that starts with ours and is the same for every export of this run."""
+    identity = f"{run.id} {run.host} {run.started_at}"
+    return run.id + hashlib.sha256(identity.encode()).hexdigest()[: 32 - len(run.id)]
 
 
 def _experiment(folder: Path, started_ms: int) -> Path:
-    """The folder of the experiment; it may have been made by MLflow."""
+    """The folder of the experiment, which MLflow may have created."""
     for path in sorted(folder.glob("*/meta.yaml")):
-        with suppress(YamlError, UsageError):  # another's, and none of ours
+        with suppress(YamlError, UsageError):  # a foreign file
             found = load_yaml(read_text(path, CONFIG, "the experiment"))
             if isinstance(found, dict) and found.get("name") == EXPERIMENT:
                 return path.parent
@@ -99,7 +98,7 @@ def _write(run: Run, answer: Path, folder: Path, target: Path) -> None:
         write_file(path, "".join(f"{line}\n" for line in lines))
     if answer.exists():
         shutil.copyfile(answer, folder / "artifacts" / "answer.json")
-        with suppress(InferometerError):  # of a run that was killed, perhaps the answer alone
+        with suppress(InferometerError):  # a killed run may only have its answer
             write_page(folder / "artifacts" / "report.html", read(answer))
 
 
@@ -155,7 +154,7 @@ def _metrics(run: Run) -> _Lines:
     found: _Lines = {}
     _add(found, "", run.figures, f"{ended_ms} {{}} 0")
     for step, point in zip(_steps(run.points), run.points, strict=True):
-        # Variants of a comparison have the same loads; trials of the tuner are a row of their own.
+        # Variants of a comparison share the same loads; trials of the tuner are one series.
         under = f"levels/{_name(point.variant)}/" if run.command == "compare" else "levels/"
         line = f"{ended_ms} {{}} {step}"
         found.setdefault(f"{under}load", []).append(line.format(point.value))
@@ -193,7 +192,7 @@ def _metric_name(name: str) -> str:
 
 
 def _name(text: str) -> str:
-    """As a file, and as MLflow takes names."""
+    """A valid file name that MLflow accepts."""
     return re.sub(r"[^\w.\- ]", "_", text).strip(". ") or "_"
 
 

@@ -1,7 +1,7 @@
-"""Files and folders of a store, which only its owner can read, whatever the umask is.
+"""Files and folders of a store, readable only by their owner, whatever the umask.
 
-A store holds addresses, bodies and uploaded keys. A folder that others opened on purpose stays as it is: new runs in it
-are private, and `maybe_open_note` says what is not.
+A store contains addresses, bodies and uploaded keys. A folder that was opened to others on purpose stays as it is:
+new runs in it are private, and `maybe_open_note` names the rest.
 """
 
 import errno
@@ -17,13 +17,13 @@ FILE_MODE = 0o600
 
 
 def make_folder(path: Path, *, parents: bool = False) -> None:
-    """A new folder; FileExistsError where there is one."""
+    """Create a private folder; raise FileExistsError if it exists."""
     path.mkdir(FOLDER_MODE, parents=parents)
     path.chmod(FOLDER_MODE)
 
 
 def ensure_folder(path: Path) -> None:
-    """A folder that nobody else writes to or reads from, as it is or as it becomes now; not a link to one."""
+    """Create a private folder, or make an existing one private; refuse a symbolic link."""
     if path.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link", str(path))
     path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -31,23 +31,23 @@ def ensure_folder(path: Path) -> None:
 
 
 def ensure_store(path: Path) -> None:
-    """The folder of a store, private if it is new."""
+    """Create the folder of a store if needed; a new one is private."""
     if not path.is_dir():
         ensure_folder(path)
 
 
 def open_file(path: Path, flags: int) -> int:
-    """A descriptor of a private file, which is made if it is missing. Links are not followed: a store may lie in a
-    cloned repository."""
+    """Open a private file, creating it if needed. Links are not followed, because a store may come with a cloned
+    repository."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
-    with suppress(PermissionError):  # it belongs to somebody else
+    with suppress(PermissionError):  # it belongs to another user
         os.fchmod(descriptor, FILE_MODE)
     return descriptor
 
 
 def ensure_file(path: Path) -> None:
-    """A private file, empty if it is new. One that is there is not opened: closing it would end SQLite's locks."""
-    with suppress(OSError):  # on a disk that can only be read, or it belongs to somebody else
+    """Make sure that a private file exists. An existing one is not opened: closing it would drop SQLite's locks."""
+    with suppress(OSError):  # the disk is read-only, or the file belongs to another user
         if path.exists():
             path.chmod(FILE_MODE)
         else:
@@ -55,7 +55,7 @@ def ensure_file(path: Path) -> None:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Text as UTF-8, whole or not at all."""
+    """Write text as UTF-8, completely or not at all."""
     with replacing(path) as place:
         descriptor = open_file(place, os.O_WRONLY | os.O_TRUNC)
         with open(descriptor, "wb") as file:
@@ -63,11 +63,11 @@ def write_private(path: Path, content: str) -> None:
 
 
 def maybe_open_note(store: Path) -> str | None:
-    """What others can read of a store that was there before, and how to change that."""
+    """A note if others can read an existing store, and how to change that."""
     try:
         exposed = [path for path in (store, store / "runs") if stat.S_IMODE(path.stat().st_mode) & 0o077]
     except OSError:
         return None
-    if len(exposed) < 2:  # nobody gets past the one that is private
+    if len(exposed) < 2:  # one private folder protects the rest
         return None
     return f"other users of this machine can read the runs in '{store}'; to keep them private: chmod 700 '{store}'"

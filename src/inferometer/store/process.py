@@ -1,4 +1,4 @@
-"""The process of a run: whether it is still there, and how it is asked to end."""
+"""The process of a run: whether it is alive, and how to interrupt it."""
 
 import contextlib
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 from inferometer.store.run import RUNNING, Run
 
-_APART_S = 2.0  # a clock that is set anew moves the start of a process by less
+_APART_S = 2.0  # tolerance for start times, which move when the clock is adjusted
 
 
 def started(pid: int) -> float | None:
-    """When a process started, in unix seconds; None where there is none, or where it has only to be waited for."""
+    """Start time of a process in unix seconds; None if there is none, or if it is a zombie."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[19]) / os.sysconf("SC_CLK_TCK")
@@ -23,13 +23,13 @@ def started(pid: int) -> float | None:
 
 
 def is_alive(pid: int, process_started: float) -> bool:
-    """Whether this very process runs: its number may have been given to another one."""
+    """Whether this very process is alive: its id may have been reused."""
     found = started(pid) if pid > 0 else None
     return found is not None and abs(found - process_started) < _APART_S
 
 
 def interrupt(run: Run) -> None:
-    """End it as Ctrl-C does: what has been measured is still reported."""
+    """Interrupt the run like Ctrl-C: what has been measured is still reported."""
     if run.state == RUNNING and run.host == os.uname().nodename and is_alive(run.pid, run.process_started):
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGINT)

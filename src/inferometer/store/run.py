@@ -1,4 +1,4 @@
-"""A run that is kept: what a list, a trend and a rerun need to know about it."""
+"""A stored run: what lists, trends and reruns need to know about it."""
 
 import dataclasses
 import signal
@@ -22,36 +22,36 @@ NamedFigures = Mapping[str, Estimate]
 
 @frozen
 class Point:
-    """One level of a run: its load, and the figures that were measured there."""
+    """One level of a run: its load and its figures."""
 
     mode: str  # concurrency, request_rate ...
     value: float
     figures: NamedFigures = field(default_factory=dict)
-    variant: str = ""  # of a comparison or of the tuner: whose figures these are
+    variant: str = ""  # in a comparison or the tuner: the variant of these figures
 
 
 @frozen
 class Run:
-    """`figures` are those of the point that stands for the whole run; `points` are all of them."""
+    """`figures` are those of the point that represents the whole run; `points` are all points."""
 
     id: str
     command: str  # measure, find ...
     words: tuple[str, ...] = ()  # the command line after `inferometer`, without secrets
     state: str = RUNNING  # one of STATES
     code: int | None = None  # the exit code
-    started_at: str = ""  # ISO wall time with its zone
+    started_at: str = ""  # ISO wall time with time zone
     ended_at: str | None = None
     host: str = ""
-    host_class: str = ""  # equal for machines whose figures may be compared
+    host_class: str = ""  # equal for machines whose figures can be compared
     server: str = ""  # kind and version
     url: str = ""
     model: str = ""  # several are separated by commas
     tags: tuple[str, ...] = ()
-    commit: str = ""  # of the working directory; "+" at its end where files were changed
+    commit: str = ""  # of the working directory; ends with "+" if files were changed
     pid: int = 0
     process_started: float = 0.0  # unix seconds
     verdict: str = ""  # the first sentence of the report, or why it failed
-    tone: str = ""  # of the verdict: good, warning, bad or plain; empty where it is not known
+    tone: str = ""  # of the verdict: good, warning, bad or plain; empty if unknown
     outcome: str = ""  # SLO_BROKEN, ALL_FAILED, or empty
     figures: NamedFigures = field(default_factory=dict)
     points: tuple[Point, ...] = ()
@@ -66,17 +66,17 @@ class Run:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal ended it before its time; it may have a result all the same."""
+        """Whether a signal stopped it early; it may still have a result."""
         return self.code in _STOPPED
 
     @property
     def started_s(self) -> float:
-        """Unix seconds; 0 where it is not known."""
+        """Unix seconds; 0 if unknown."""
         return _seconds(self.started_at)
 
     @property
     def duration_s(self) -> float | None:
-        """None while it is not over."""
+        """Seconds from start to end; None until it has ended."""
         return None if self.ended_at is None else max(0.0, _seconds(self.ended_at) - self.started_s)
 
     def tagged(self, added: Sequence[str] = (), removed: Sequence[str] = ()) -> "Run":
@@ -91,7 +91,7 @@ def _seconds(moment: str) -> float:
         return 0.0
 
 
-# --- as it stands in run.json
+# --- the content of run.json
 
 
 def to_plain(run: Run) -> dict[str, Any]:
@@ -109,16 +109,16 @@ def to_plain(run: Run) -> dict[str, Any]:
 
 
 def from_plain(document: Any) -> Run:
-    """ValueError where it is no run. Fields that are missing are as in a run of which nothing is known yet."""
+    """Parse a run; raise ValueError if it is not one. Missing fields get the values of a new run."""
     if not isinstance(document, dict) or document.get("kind") != "run":
-        raise ValueError("it is no run")
+        raise ValueError("it is not a run")
     if document.get("schema") != SCHEMA:
-        raise ValueError(f"it has schema {document.get('schema')}, and this version reads {SCHEMA}")
+        raise ValueError(f"it has schema {document.get('schema')}, but this version reads {SCHEMA}")
     try:
         found = {name: read(document[name]) for name, read in _READERS.items() if name in document}
         return Run(**found)
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"a field is missing or of the wrong kind: {error}") from error
+        raise ValueError(f"a field is missing or has the wrong type: {error}") from error
 
 
 def _triples(figures: NamedFigures) -> dict[str, tuple[float, float | None, float | None]]:
@@ -140,7 +140,7 @@ def _point(document: Any) -> Point:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 

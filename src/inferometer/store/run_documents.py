@@ -1,4 +1,4 @@
-"""Runs as documents: a list of them, or one."""
+"""Documents about runs: a list, or a single run."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ _TONES = {FAILED: Tone.BAD, KILLED: Tone.WARNING}
 
 
 def list_document(runs: Sequence[Run], count: int, short: Callable[[Run], str]) -> Document:
-    """`count` is how many there are, of which these are shown."""
+    """A list of runs; `count` is the total, of which these are shown."""
     columns = (
         *text_columns("run", "started"),
         Column("command", is_number=False, rank=1),
@@ -46,7 +46,7 @@ def list_document(runs: Sequence[Run], count: int, short: Callable[[Run], str]) 
 
 
 def run_document(run: Run) -> Document:
-    """All that is known about it; the report has the rest."""
+    """Everything known about a run, except its report."""
     levels = Table(
         "Levels",
         (*text_columns("load"), Column("infer/s"), *(Column(name) for name in ("p50", "p90", "p95", "p99"))),
@@ -88,7 +88,7 @@ def _state(run: Run) -> str:
 
 
 def _moment(text: str) -> str:
-    """On this machine's clock, to the minute."""
+    """A timestamp to the minute, in this machine's time zone."""
     try:
         return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:

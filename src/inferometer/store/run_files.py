@@ -1,4 +1,4 @@
-"""All folders of runs in a store, as they are now."""
+"""The run folders of a store as they are now."""
 
 import os
 import re
@@ -11,13 +11,13 @@ from inferometer.store.process import is_alive
 from inferometer.store.run import KILLED, RUNNING, Run
 from inferometer.store.run_folder import RunFolder
 
-DIGITS = 8  # of an id
+DIGITS = 8  # length of an id
 _ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 
 
 @frozen
 class RunFiles:
-    """Below one folder, which need not exist yet."""
+    """The runs below one folder, which need not exist yet."""
 
     path: Path
 
@@ -31,15 +31,15 @@ class RunFiles:
         return RunFolder(self.path / name)
 
     def listed_ns(self) -> int:
-        """When a run was added or removed for the last time."""
+        """Time when a run was last added or removed."""
         return _changed_ns(self.path)
 
     def changed_ns(self, name: str) -> int:
-        """When what is known about it was written."""
+        """Time when the file about a run was last written."""
         return _changed_ns(self.folder(name).run_path)
 
     def maybe_run(self, name: str) -> Run | None:
-        """None where it is not written yet, gone, or damaged."""
+        """The run; None if it is not written yet, gone, or damaged."""
         run = self.folder(name).maybe_run()
         return None if run is None or run.id != name else seen(run)
 
@@ -52,6 +52,6 @@ def _changed_ns(path: Path) -> int:
 
 
 def seen(run: Run) -> Run:
-    """One that runs on this machine and whose process is gone was killed; of other machines nobody knows."""
+    """Mark a run as killed if it ran on this machine and its process is gone; other machines cannot be checked."""
     is_here = run.state == RUNNING and run.host == socket.gethostname()
     return replace(run, state=KILLED) if is_here and not is_alive(run.pid, run.process_started) else run

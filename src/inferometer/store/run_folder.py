@@ -1,4 +1,4 @@
-"""The folder of one run: what is known about it, its answer, and what the live page shows."""
+"""The folder of one run: its description, its answer, and its live lines."""
 
 import fcntl
 import json
@@ -15,12 +15,12 @@ from inferometer.store.private import write_private
 from inferometer.store.run import Run, from_plain, to_plain
 
 LARGEST = 16 * MIB
-"""Size limit for what is known about a run."""
+"""Size limit for the description of a run."""
 
 
 @frozen
 class RunFolder:
-    """Each file is replaced whole, so that no reader ever sees half of one."""
+    """Files are replaced as a whole, so that no reader ever sees half of one."""
 
     path: Path
 
@@ -37,7 +37,7 @@ class RunFolder:
         return self.path / "live.jsonl"
 
     def maybe_run(self) -> Run | None:
-        """None where it is not written yet, gone, or damaged."""
+        """The run; None if it is not written yet, gone, or damaged."""
         try:
             return from_plain(decode_json(read_regular(self.run_path, LARGEST, "the run")[0]))
         except (UsageError, ValueError):
@@ -47,7 +47,7 @@ class RunFolder:
         write_private(self.run_path, json.dumps(to_plain(run), indent=1) + "\n")
 
     def change(self, changed: Callable[[Run], Run]) -> Run | None:
-        """What is written there now, changed; nobody else changes it meanwhile. None where no run is there."""
+        """Apply a change to the stored run under a lock; None if there is no run."""
         with self._locked():
             before = self.maybe_run()
             if before is None:
@@ -58,7 +58,7 @@ class RunFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """The lock ends with the process at the latest; some network disks have none."""
+        """Hold a lock, which ends with the process at the latest; some network file systems have none."""
         opened = os.open(self.path, os.O_RDONLY)
         try:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The store of runs: a folder with one folder for each of them. A copy of it is a backup."""
+"""The store of runs: a folder with a folder for each run. A copy of it is a backup."""
 
 import os
 import re
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 VARIABLE = "INFEROMETER_STORE"
 FOLDER = Path(".inferometer")
-FEWEST = 4  # of them that stand for a run
+FEWEST = 4  # fewest digits that identify a run
 NEWEST_FIRST = "-started_at"
 _SHORT = re.compile(f"[0-9a-f]{{{FEWEST},{DIGITS}}}")
 
 
 def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | None:
-    """The folder of the store: as given, else as the environment says, else in the working directory. None: none."""
+    """The folder of the store: as given, else from the environment, else in the working directory. None disables it."""
     if is_off:
         return None
     named = os.environ.get(VARIABLE)
@@ -49,21 +49,21 @@ def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | Non
 
 
 def may_be_id(word: str) -> bool:
-    """Whether a word looks like the id of a run, or the beginning of one."""
+    """Whether a word looks like the id of a run or its beginning."""
     return _SHORT.fullmatch(word) is not None
 
 
 class Store:
-    """The runs of a folder, which need not exist yet."""
+    """The runs in a folder, which need not exist yet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files = RunFiles(folder / "runs")
 
-    # --- a run that begins
+    # --- starting a run
 
     def begin(self, command: str, words: Sequence[str], *, tags: Sequence[str] = ()) -> Keeper:
-        """The keeper of a new run; where it cannot be written, of one that is not kept, after a warning."""
+        """The keeper of a new run; if the store cannot be written, warn, and return one that stores nothing."""
         run = Run(
             id="",
             command=command,
@@ -86,7 +86,7 @@ class Store:
         return Keeper(run, folder)
 
     def _new_folder(self) -> RunFolder:
-        """Two writers never share one: only one of them can make it."""
+        """Create a folder with a unique id: of two writers, only one can create it."""
         with writing(self.folder):
             if not self._files.path.is_dir():
                 ensure_store(self.folder)
@@ -99,14 +99,14 @@ class Store:
                     return RunFolder(path)
 
     def _ignore(self) -> None:
-        """Keep git from adding the store, unless the user has said what it may add."""
+        """Keep git from adding the store, unless the user has already configured that."""
         with (
             suppress(FileExistsError),
             open(open_file(self.folder / ".gitignore", os.O_WRONLY | os.O_EXCL), "w") as file,
         ):
             file.write("*\n")
 
-    # --- those that are there
+    # --- existing runs
 
     def runs(
         self,
@@ -116,14 +116,14 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[Run]:
-        """The newest first, or by another column of the index: `throughput`, or `-throughput` for the largest first."""
+        """The newest runs first, or by another column: `throughput`, or `-throughput` for the largest first."""
         return self._index.runs(chosen, order=order, limit=limit, offset=offset) if self.exists else []
 
     def count(self, chosen: RunFilter = ALL) -> int:
         return self._index.count(chosen) if self.exists else 0
 
     def choices(self) -> Mapping[str, tuple[str, ...]]:
-        """The commands, models, servers, tags and states that runs have, in order."""
+        """All commands, models, servers, tags and states of the runs, sorted."""
         return self._index.choices() if self.exists else {}
 
     @property
@@ -131,25 +131,25 @@ class Store:
         return self._files.path.is_dir()
 
     def get(self, prefix: str) -> Run:
-        """The run whose id begins so."""
+        """The run whose id starts with `prefix`."""
         found = [name for name in self._files.names() if name.startswith(prefix)] if may_be_id(prefix) else []
         runs = [run for name in found if (run := self._files.maybe_run(name)) is not None]
         if len(runs) == 1:
             return runs[0]
         if runs:
             names = ", ".join(sorted(run.id for run in runs))
-            raise UsageError(f"'{prefix}' stands for {len(runs)} runs: {names}", remedy="give more digits")
+            raise UsageError(f"'{prefix}' matches {len(runs)} runs: {names}", remedy="give more digits")
         raise UsageError(
-            f"no run in '{self.folder}' is called '{prefix}'",
-            remedy="`inferometer runs` lists those there are; --store names another folder",
+            f"there is no run '{prefix}' in '{self.folder}'",
+            remedy="list the runs with `inferometer runs`, or use --store for another folder",
         )
 
     def has(self, prefix: str) -> bool:
-        """Whether any id begins so."""
+        """Whether any id starts with `prefix`."""
         return any(name.startswith(prefix) for name in self._files.names())
 
     def answer(self, run: Run) -> Any:
-        """What it found out."""
+        """The saved answer of a run."""
         from inferometer.report.saved import read
 
         path = self.answer_path(run)
@@ -163,15 +163,15 @@ class Store:
         return self._files.folder(run.id).live_path
 
     def short(self, run: Run) -> str:
-        """The shortest beginning of its id that no other run has."""
+        """The shortest prefix of its id that no other run has."""
         return self.shorts((run,))[run.id]
 
     def shorts(self, runs: Iterable[Run]) -> dict[str, str]:
-        """The same for many, by their ids."""
+        """The shortest unique prefixes of several runs, by id."""
         names = sorted(self._files.names())
         return {run.id: _short(run.id, names) for run in runs}
 
-    # --- changing them
+    # --- changes
 
     def tag(self, run: Run, *tags: str) -> Run:
         return self._changed(run, run.tagged(added=tags).tags)
@@ -180,18 +180,18 @@ class Store:
         return self._changed(run, run.tagged(removed=tags).tags)
 
     def remove(self, run: Run) -> None:
-        """In one step, so that no half of it is left to be listed."""
+        """Remove a run in one step, so that no half of it can be listed."""
         import shutil
 
         folder = self._files.folder(run.id).path
         hidden = folder.with_name(f".{run.id}.removed")
         with writing(folder):
             folder.rename(hidden)
-        for left in self._files.path.glob(".*.removed"):  # also by who was killed meanwhile
+        for left in self._files.path.glob(".*.removed"):  # including leftovers of killed processes
             shutil.rmtree(left, ignore_errors=True)
 
     def rebuild(self) -> None:
-        """Make the index anew from the files."""
+        """Rebuild the index from the files."""
         self._index.remove()
         self.count()
 
@@ -200,22 +200,22 @@ class Store:
         with writing(folder.run_path):
             self._index.forget(run.id)
             after = folder.change(lambda before: replace(before, tags=tags))
-            self._index.forget(run.id)  # somebody may have read it in between
+            self._index.forget(run.id)  # another process may have read it in between
         if after is None:
-            raise UsageError(f"run {run.id} is gone", remedy="`inferometer runs` lists those there are")
+            raise UsageError(f"run {run.id} is gone", remedy="list the runs with `inferometer runs`")
         return seen(after)
 
     # --- the files
 
     @cached_property
     def _index(self) -> "Index":
-        from inferometer.store.index import Index  # a command that is only kept needs no SQLite
+        from inferometer.store.index import Index  # storing a run needs no SQLite
 
         return Index(self.folder, self._files)
 
 
 def _short(name: str, names: Sequence[str]) -> str:
-    """`names` are sorted: those that share most with it stand beside it."""
+    """The shortest unique prefix; `names` are sorted, so the most similar ones are its neighbours."""
     place = bisect_left(names, name)
     near = [other for other in names[max(0, place - 1) : place + 2] if other != name]
     return next(

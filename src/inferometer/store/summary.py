@@ -1,6 +1,6 @@
-"""What a list shows of an answer: its headline, and the figures of every level.
+"""Summary of an answer for lists: its headline, and the figures of every level.
 
-A kind of answer is a row of a table, so that the classes of the others need not be loaded while a run goes on.
+Each kind of answer is a row in a table, so that a run need not load the classes of the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _METRICS = tuple((name, metric) for name in KEPT if (metric := named(name)) is n
 
 @frozen
 class RunSummary:
-    """`chosen` are the points of which the best stands for the whole run."""
+    """Points of an answer; the best of `chosen` represents the whole run."""
 
     points: tuple[Point, ...]
     chosen: Sequence[Point]
@@ -38,7 +38,7 @@ class RunSummary:
 
 
 def summarized(run: Run, answer: Answer) -> Run:
-    """The run with what is known of its answer."""
+    """The run with a summary of its answer."""
     found = _KINDS.get(answer.kind, _without_points)(answer)
     best = max(found.chosen or found.points, key=_throughput, default=None)
     return replace(
@@ -52,7 +52,7 @@ def summarized(run: Run, answer: Answer) -> Run:
 
 
 def concluded(run: Run, answer: Answer) -> Run:
-    """The run with the first sentence of its report, how that is meant, and what went wrong."""
+    """The run with the first sentence of its report, its tone, and its outcome."""
     from inferometer.report.saved import document
 
     whole = document(answer)
@@ -94,7 +94,7 @@ def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequ
 
 
 def _of_result(answer: Result) -> RunSummary:
-    """The load that was found, or the level with most throughput."""
+    """The load found by a search, or the level with the most throughput."""
     points, finding = list(_levels(answer.levels)), answer.finding
     nearest = None if finding is None else finding.nearest(row.value for row in points)
     found = [row for row in points if finding is not None and finding.value and row.value == nearest]
@@ -102,7 +102,7 @@ def _of_result(answer: Result) -> RunSummary:
 
 
 def _of_diagnosis(answer: "Diagnosis") -> RunSummary:
-    """The sweep; what was tried after it has another configuration."""
+    """The sweep; trials after it have another configuration."""
     sweep = answer.results[:1]
     return _of_results(sweep, [point for row in sweep for point in _levels(row.levels)], ())
 
@@ -129,7 +129,7 @@ def _of_interference(answer: "Interference") -> RunSummary:
 
 
 def _of_study(answer: "Study") -> RunSummary:
-    """Every trial that was measured; the configuration that is recommended."""
+    """Every measured trial, and the recommended configuration."""
     from inferometer.tune.study import recommend
 
     found = recommend(answer)
@@ -164,7 +164,7 @@ def _trial(trial: "Trial") -> Point:
 
 
 def _combined(trial: "Trial", tag: str) -> Estimate | None:
-    """With its interval where one model was tuned."""
+    """A figure, with its interval if a single model was tuned."""
     if len(trial.parts) == 1:
         return trial.parts[0].figures.estimate(tag)
     value = trial.combined(tag)
@@ -181,5 +181,5 @@ def _server_words(server: Mapping[str, Any]) -> str:
 
 
 def _joined(words: Iterable[str]) -> str:
-    """Each once."""
+    """Join the words, each once."""
     return ",".join(filter(None, dict.fromkeys(words)))

@@ -10,7 +10,7 @@ __all__ = ["MASK", "kept_words"]
 
 
 def kept_words(name: str, argv: Sequence[str], command: Command) -> tuple[str, ...]:
-    """The command and its options as they were given; secrets are masked, and of a body its digest is left."""
+    """The command and its options as given; secrets are masked, and a body is replaced by its digest."""
     return (name, *_words(argv, command))
 
 
@@ -19,11 +19,11 @@ def _words(argv: Sequence[str], command: Command) -> Iterator[str]:
         if row.field == WORDS:
             yield _word(row, word)
             continue
-        names = (*row.names, *row.aliases)  # of one that is understood and not shown only these
+        names = (*row.names, *row.aliases)  # hidden options only have aliases
         name = next((name for name in names if name.startswith("--")), names[0])
         if row.values is None:
             yield name
-        elif word.startswith("-") and name.startswith("--"):  # alone it could be taken for another option
+        elif word.startswith("-") and name.startswith("--"):  # a separate word would look like an option
             yield f"{name}={_word(row, word)}"
         else:
             yield from (name, _word(row, word))

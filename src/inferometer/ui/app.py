@@ -44,17 +44,17 @@ from inferometer.ui.trends import document_of, trend_view
 
 PER_PAGE = 50
 MENUS = {"command": "Command", "model": "Model", "server": "Server", "tag": "Tag", "state": "State"}
-MOST_CHOSEN = 1000  # runs that one request changes
-MEASURE = "measure"  # its options say how an address is asked what it is
-MOST_TABLE = 500  # rows of a raw table that are shown
+MOST_CHOSEN = 1000  # most runs that one request can change
+MEASURE = "measure"  # its options are used to identify a server
+MOST_TABLE = 500  # most rows shown of a raw table
 STATIC = {"ui.js": "text/javascript", "ui.css": "text/css"}
-_LISTED = ("q", "order", "page", *MENUS)  # what the address of the list says
+_LISTED = ("q", "order", "page", *MENUS)  # query parameters of the list
 _ID = re.compile(r"[0-9a-f]{4,8}")
 _TAG = re.compile(r"[^\s,=]{1,60}")
 
 
 def application(site: Site) -> Starlette:
-    """Everything behind the `Gatekeeper`."""
+    """The application behind the `Gatekeeper`."""
     run = "/runs/{id}"
     routes = [
         Route("/", _runs),
@@ -102,7 +102,7 @@ def _site(request: Request) -> Site:
 
 
 def _shown(request: Request, name: str, status: int = 200, **values: object) -> HTMLResponse:
-    """A page with the bar that all of them have."""
+    """A page with the common navigation bar."""
     site = _site(request)
     running = site.rows(site.running())
     return HTMLResponse(
@@ -111,7 +111,7 @@ def _shown(request: Request, name: str, status: int = 200, **values: object) -> 
 
 
 def _json(content: object, status: int = 200) -> Response:
-    """Plain ASCII, so that no text of others is beyond its encoding."""
+    """A JSON response in plain ASCII, so that any text can be encoded."""
     return Response(json.dumps(content), status, media_type="application/json")
 
 
@@ -119,7 +119,7 @@ def _back(place: str) -> RedirectResponse:
     return RedirectResponse(place, status_code=303)
 
 
-# --- what goes wrong
+# --- errors
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -135,7 +135,7 @@ async def _http_refused(request: Request, error: Exception) -> Response:
 
 
 async def _left(request: Request, error: Exception) -> Response:
-    """The peer closed its connection before its request was complete: nobody reads the answer."""
+    """The client disconnected before its request was complete: nobody reads the response."""
     return Response(status_code=400)
 
 
@@ -146,7 +146,7 @@ async def _failed(request: Request, status: int, text: str) -> Response:
 
 
 async def no_token(scope: Any, receive: Any, send: Any) -> None:
-    """The answer to who has no token."""
+    """The response to a request without a token."""
     text = page("token.html.j2", text=NO_TOKEN)
     await HTMLResponse(text, 401)(scope, receive, send)
 
@@ -163,7 +163,7 @@ def _runs(request: Request) -> Response:
     number = max(1, int(text) if (text := query.get("page", "1")).isdecimal() and len(text) < 7 else 1)
     trouble, rows, total = "", list[RunRow](), 0
     try:
-        chosen = _narrowed(parse_filter(search.split(), time()), picked)
+        chosen = _combined_filter(parse_filter(search.split(), time()), picked)
         total = site.store.count(chosen)
         found = site.store.runs(chosen, order=order, limit=PER_PAGE, offset=(number - 1) * PER_PAGE)
         rows = site.rows(found)
@@ -192,15 +192,15 @@ def _runs(request: Request) -> Response:
     )
 
 
-def _narrowed(chosen: RunFilter, picked: Mapping[str, str]) -> RunFilter:
-    """What was typed, and what was picked from the menus as well."""
+def _combined_filter(chosen: RunFilter, picked: Mapping[str, str]) -> RunFilter:
+    """Combine the typed filter with the choices of the menus."""
     own = {name: value for name, value in picked.items() if value and name != "tag"}
     tags = (*chosen.tags, picked["tag"]) if picked["tag"] else chosen.tags
     return replace(chosen, **own, tags=tags)  # type: ignore[arg-type]
 
 
 def _menus(site: Site, picked: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    """(name, title, values, what is picked) of each; a picked value that no run has any more is still shown."""
+    """(name, title, values, choice) of each menu; a chosen value that no run has any more is still listed."""
     choices = site.store.choices()
     for name, title in MENUS.items():
         found = choices.get("tags" if name == "tag" else name, ())
@@ -208,13 +208,13 @@ def _menus(site: Site, picked: Mapping[str, str]) -> Iterator[tuple[str, str, tu
 
 
 def _run_asked(request: Request) -> Run:
-    """The run that the path names: nothing but an id is ever looked for."""
+    """The run named in the path, which can only be an id."""
     return _run_named(_site(request), request.path_params["id"])
 
 
 def _run_named(site: Site, name: str) -> Run:
     if _ID.fullmatch(name) is None:
-        raise HTTPException(404, "there is no such run")
+        raise HTTPException(404, "no such run")
     try:
         return site.store.get(name)
     except UsageError as error:
@@ -284,14 +284,14 @@ def _download(request: Request) -> Response:
         with consistent(run.id):
             content = write(answer).encode()
     else:
-        raise HTTPException(404, "there is no such form of a result")
+        raise HTTPException(404, "results are not available in this format")
     name = f"{re.sub('[^a-z]', '', run.command)}-{run.id}.{form_name}"
     return Response(
         content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
     )
 
 
-# --- a run while it goes
+# --- a running test
 
 
 def _live(request: Request) -> Response:
@@ -312,7 +312,7 @@ async def _events(request: Request) -> Response:
             async for piece in live.events(lines, partial(_state, site, run), after=after):
                 yield piece
 
-    # nginx would hold the events back until it has a buffer full of them.
+    # nginx would buffer the events.
     return StreamingResponse(stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
@@ -324,18 +324,18 @@ def _state(site: Site, run: Run) -> str:
         words = badge(found)
         return "\t".join((found.state, words.tone, words.words)) if found.is_over else found.state
     except UsageError:
-        return "gone"  # nothing was run: it leaves nothing behind
+        return "gone"  # nothing was measured, so the run was removed
 
 
-# --- changes of a run
+# --- changes to a run
 
 
 async def _form_given(request: Request) -> dict[str, str]:
-    """The fields of a plain form, each given once."""
+    """The fields of a form, each given once."""
     found = await _fields_given(request)
     for name, values in found.items():
         if len(values) > 1:
-            raise UsageError(f"the field '{name[:80]}' is given twice", remedy="give it once")
+            raise UsageError(f"the field '{name[:80]}' is given twice", remedy="send it once")
     return {name: value for name, (value,) in found.items()}
 
 
@@ -345,13 +345,13 @@ async def _fields_given(request: Request) -> dict[str, list[str]]:
     try:
         return parse_qs(body.decode(), errors="strict", keep_blank_values=True)
     except ValueError as error:
-        raise UsageError("the form is not UTF-8 text", remedy="load the page again") from error
+        raise UsageError("the form is not UTF-8 text", remedy="reload the page") from error
 
 
 def _require_type(request: Request, wanted: str, body: bytes) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and given not in (wanted, ""):
-        raise HTTPException(415, f"the request has the content type '{given[:80]}'; send {wanted}")
+        raise HTTPException(415, f"content type '{given[:80]}' is not supported; send {wanted}")
 
 
 async def _stop(request: Request) -> Response:
@@ -377,22 +377,23 @@ def _tags_given(text: str) -> list[str]:
     for tag in found:
         if _TAG.fullmatch(tag) is None:
             raise UsageError(
-                f"'{tag[:80]}' is not a tag", remedy="a tag has up to 60 characters, no blanks and no ="
+                f"'{tag[:80]}' is not a valid tag",
+                remedy="use up to 60 characters, without spaces and without =",
             )
     return found
 
 
 async def _chosen(request: Request) -> tuple[list[Run], dict[str, list[str]]]:
-    """The runs whose boxes are ticked, and the other fields: one run that is not there changes nothing at all."""
+    """The selected runs and the other fields; if one run does not exist, nothing is changed."""
     site, given = _site(request), await _fields_given(request)
     names = list(dict.fromkeys(given.pop("run", ())))
     if not 0 < len(names) <= MOST_CHOSEN:
-        raise UsageError(f"{len(names)} runs are chosen", remedy=f"choose between 1 and {MOST_CHOSEN:,}")
+        raise UsageError(f"{len(names)} runs are selected", remedy=f"select between 1 and {MOST_CHOSEN:,}")
     return await run_in_threadpool(lambda: [_run_named(site, name) for name in names]), given
 
 
 def _to_list(request: Request) -> RedirectResponse:
-    """Back to the list as it was."""
+    """Redirect to the list with its filters."""
     query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] in _LISTED])
     return _back(f"/?{query}" if query else "/")
 
@@ -401,7 +402,7 @@ async def _tag_chosen(request: Request) -> Response:
     runs, given = await _chosen(request)
     tags, act = _tags_given(" ".join(given.get("tag", ()))), given.get("act", ["add"])
     if not tags or act not in (["add"], ["remove"]):
-        raise UsageError("no tag is given", remedy="write the tag to add or to remove")
+        raise UsageError("no tag is given", remedy="enter the tag to add or remove")
     store = _site(request).store
     change = store.tag if act == ["add"] else store.untag
     for run in runs:
@@ -439,7 +440,7 @@ async def _rerun(request: Request) -> Response:
     found = form.checked(startable, fields, site.uploads)
     if found.errors or any(
         MASK in word for word in found.words
-    ):  # a file that is gone, a header that is not kept
+    ):  # a missing file, or a header that was not stored
         return _back(f"/new?{urlencode({'from': run.id})}")
     job = await run_in_threadpool(_queued, site, startable, found)
     return _back(f"/jobs/{job}")
@@ -451,7 +452,7 @@ async def _rerun(request: Request) -> Response:
 def _startable(site: Site, name: str) -> form.Startable:
     if name not in site.startables:
         raise UsageError(
-            f"'{name[:80]}' cannot be started here", remedy=f"give one of {', '.join(site.startables)}"
+            f"'{name[:80]}' cannot be started here", remedy=f"use one of {', '.join(site.startables)}"
         )
     return site.startables[name]
 
@@ -462,7 +463,7 @@ def _new(request: Request) -> Response:
     name = query.get("command", next(iter(site.startables)))
     if earlier := query.get("from", ""):
         if _ID.fullmatch(earlier) is None:
-            raise HTTPException(404, "there is no such run")
+            raise HTTPException(404, "no such run")
         run = site.store.get(earlier)
         name = run.command
         fields = form.filled(_startable(site, name), run.words[1:])
@@ -493,23 +494,23 @@ async def _filled(request: Request) -> tuple[form.Startable, dict[str, str | boo
                 _check_text(value)
         _check_text(name)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise UsageError("the form was not understood", remedy="load the page again") from error
+        raise UsageError("the form cannot be read", remedy="reload the page") from error
     return _startable(_site(request), name), fields
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("duplicate key")
     return found
 
 
 def _check_text(text: object) -> None:
-    """Refuse what no file name, header or process takes: a NUL byte, or a lone surrogate."""
+    """Refuse characters that file names, headers and processes cannot contain: NUL bytes and lone surrogates."""
     if not isinstance(text, str):
-        raise TypeError("a field is a text, or true or false")
+        raise TypeError("a field must be a string, true or false")
     if "\0" in text:
-        raise ValueError("a text has a NUL byte")
+        raise ValueError("a string contains a NUL byte")
     text.encode()
 
 
@@ -522,13 +523,13 @@ async def _check(request: Request) -> Response:
 async def _look(request: Request) -> Response:
     _, fields = await _filled(request)
     try:
-        seen = await run_in_threadpool(_looked, _site(request), fields)
+        seen = await run_in_threadpool(_identified, _site(request), fields)
     except InferometerError as error:
         return _json({"error": str(error)})
     return _json(seen)
 
 
-def _looked(site: Site, fields: form.Filled) -> dict[str, Any]:
+def _identified(site: Site, fields: form.Filled) -> dict[str, Any]:
     with confined_to(site.uploads):
         return look_at(_startable(site, MEASURE), fields)
 
@@ -556,7 +557,7 @@ async def _upload(request: Request) -> Response:
 def _job_number(request: Request) -> int:
     text = request.path_params["number"]
     if not is_digits(text):
-        raise HTTPException(404, "there is no such job")
+        raise HTTPException(404, "no such job")
     return int(text)
 
 
@@ -580,7 +581,7 @@ def _remove_job(request: Request) -> Response:
 
 
 def _compared(request: Request) -> tuple[list[Run], bool]:
-    """The first is what the others are compared with: the chosen baseline, else the earliest."""
+    """The runs to compare, the baseline first: the chosen one, else the earliest."""
     names = request.query_params.getlist("run")[:20]
     site = _site(request)
     runs = sorted((_run_named(site, name) for name in dict.fromkeys(names)), key=lambda run: run.started_s)
@@ -602,8 +603,8 @@ def _comparison(request: Request) -> str:
         row, answer = site.row(run), _maybe_answer(site, run)
         if not isinstance(answer, Result):
             raise UsageError(
-                f"run {row.short} ({run.command}) has no levels of load to compare",
-                remedy="choose runs of measure or find that have ended",
+                f"run {row.short} ({run.command}) has no levels to compare",
+                remedy="select finished runs of measure or find",
             )
         results.append((f"{row.title} {row.short}", answer))
     with consistent(*(run.id for run in runs)):
@@ -648,7 +649,7 @@ def _trend_report(request: Request) -> Response:
     site = _site(request)
     view = trend_view(site.store, request.query_params)
     if not view.runs:
-        raise HTTPException(404, "there are no runs to make a trend of")
+        raise HTTPException(404, "there are no runs for a trend")
     names = site.store.shorts(view.runs)
     return _frame(request, render(document_of(view, names, f"inferometer {__version__}")))
 
@@ -667,6 +668,6 @@ def _static(request: Request) -> Response:
         text = files("inferometer.report").joinpath("templates", "style.css").read_text("utf-8")
         return Response(text, media_type="text/css")
     if name not in STATIC:
-        raise HTTPException(404, "there is no such file")
+        raise HTTPException(404, "no such file")
     text = files("inferometer.ui").joinpath("static", name).read_text("utf-8")
     return Response(text, media_type=STATIC[name])

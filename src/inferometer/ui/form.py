@@ -1,8 +1,8 @@
-"""The form of a new run, made of the same table of options as the command line, and the command line it stands for.
+"""The form for a new run, built from the same options as the command line, and the command line it results in.
 
-The form offers less than the command line where files and code are concerned: options that read a file take only
-uploaded ones (`base.confined` checks the path that each option's own reader finds), and options that write files or
-load code are not offered.
+The form offers less than the command line for files and code: options that read a file only accept uploaded files
+(`base.confined` checks every path that an option's reader opens), and options that write files or load code are
+missing.
 """
 
 import re
@@ -21,13 +21,13 @@ from inferometer.options.options import Options
 from inferometer.store.words import MASK, kept_words
 
 Filled = Mapping[str, str | bool]
-"""What stands in the fields, by name; of an option that may be given several times, a line each."""
+"""Field values by name; options that can be repeated have one value per line."""
 
 ABOUT_SERVER = "Model and server"
-"""The group of options that say how a server is asked."""
+"""The group of options for connecting to a server."""
 
 URL, MODEL = "url", "model"
-"""The names of the two fields that every form begins with."""
+"""The first two fields of every form."""
 
 _ADDRESS_FIELDS = {"url", f"{OWN}url", f"{OWN}urls"}
 _MODEL_FIELDS = {"model", f"{OWN}model", f"{OWN}models"}
@@ -43,17 +43,17 @@ _NOT_OFFERED = {
     f"{OWN}allow_inconclusive",
     *("store", "no_store", "ui", "prometheus", "otlp"),
 }
-"""Fields of options that write files, load code, or mean nothing in a browser: the store keeps every result anyway."""
+"""Fields of options that write files, load code, or make no sense in a browser, as the store keeps every result."""
 
 _ONLY: Mapping[str, tuple[str, ...]] = {"ray": ("auto", "local")}
-"""Values that are offered, where that is not all of them. A Ray cluster sends objects that are unpickled, which can run
-any code, so the form does not connect to one whose address somebody types."""
+"""The offered values if they are restricted. A Ray cluster sends objects that are unpickled and can run any code, so
+the form does not connect to a cluster at an arbitrary address."""
 
 _HELP: Mapping[str, str] = {
-    "ray": "Send the load from clients on a Ray cluster, as if they were one: auto, the cluster of this machine, or "
-    "local, which is started here and stopped in the end."
+    "ray": "Send the load from clients on a Ray cluster, as if they were one: auto for this machine's cluster, or "
+    "local to start one here and stop it afterwards."
 }
-"""Of options that the command line describes with values that are not offered here."""
+"""Help for options whose values are restricted here."""
 
 _FILE_FIELDS = {
     *(
@@ -68,7 +68,7 @@ _FILE_FIELDS = {
     *("data.sources", "data.prompts", "data.tokenizer"),
 }
 _FILE_MARK_FIELDS = {"data.files", "bodies", "data.prompt_tokens", "output_tokens"}  # with @ before the path
-"""Fields beside which a file can be uploaded."""
+"""Fields with a file upload."""
 
 _SPELT = {
     "grpc": "gRPC",
@@ -82,18 +82,16 @@ _OPTION_NAME = re.compile(r"--?[a-z][a-z-]*")
 
 @dataclass(frozen=True, slots=True)
 class Startable:
-    """A command that can be started in the browser."""
+    """A command that can be started from the browser."""
 
     name: str
     command: Command
-    check: Callable[
-        [dict[str, Any]], Options | None
-    ]  # the first load of what was given; refuses combinations
-    takes_words: bool = False  # address and model may stand alone
-    has_target: bool = True  # it is asked where and what
-    takes_many: bool = False  # models
+    check: Callable[[dict[str, Any]], Options | None]  # validates the combination of options
+    takes_words: bool = False  # accepts address and model as plain words
+    has_target: bool = True  # needs an address and a model
+    takes_many: bool = False  # several models
     needs_address: bool = True
-    places: tuple[str, ...] = ()  # options that name a place for files, which is put into the store
+    places: tuple[str, ...] = ()  # options for output folders, which are placed in the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +106,15 @@ class FormField:
     choices: tuple[str, ...]
     is_flag: bool
     is_many: bool
-    is_file: bool  # its value may be a file that is dropped in
-    file_mark: str  # what stands before such a file
+    is_file: bool  # a file can be uploaded for it
+    file_mark: str  # prefix of the file's path
     is_secret: bool
     is_required: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FormGroup:
-    """Fields that stand together."""
+    """A group of fields."""
 
     title: str
     fields: tuple[FormField, ...]
@@ -124,7 +122,7 @@ class FormGroup:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a filled form stands for."""
+    """The result of checking a filled form."""
 
     words: tuple[str, ...] = field(repr=False)  # after `inferometer`
     shown: tuple[str, ...]  # the same without secrets
@@ -136,7 +134,7 @@ class Checked:
 
 
 def offered(startable: Startable) -> Iterator[tuple[str, Option]]:
-    """The options of the form, each with the title of its group."""
+    """The options in the form, each with the title of its group."""
     for title, members in startable.command.groups:
         for row in members:
             if row.field not in _NOT_OFFERED | _ADDRESS_FIELDS | _MODEL_FIELDS and row.is_built:
@@ -144,7 +142,7 @@ def offered(startable: Startable) -> Iterator[tuple[str, Option]]:
 
 
 def groups(startable: Startable) -> tuple[FormGroup, ...]:
-    """The fields that matter most, of which those about the server come last, then the others by group."""
+    """The most important fields, those about the server last, then the others by group."""
     rows = list(offered(startable))
     main = [(title, row) for title, row in rows if row.is_main or row.field == "tags"]
     main.sort(key=lambda found: (found[1].values is None, found[0] == ABOUT_SERVER))
@@ -182,11 +180,11 @@ def _label(name: str) -> str:
     return " ".join((words[0][:1].upper() + words[0][1:] if words[0].islower() else words[0], *words[1:]))
 
 
-# --- from the fields to the words of a command line
+# --- from fields to a command line
 
 
 def checked(startable: Startable, filled: Filled, uploads: Path) -> Checked:
-    """The command line of a filled form, and what is wrong with it. Reads no files but those in `uploads`."""
+    """Check a filled form and build its command line. Reads only files in `uploads`."""
     words = (startable.name, *_words(startable, filled))
     with confined_to(uploads):
         errors = dict(_field_errors(startable, filled))
@@ -196,7 +194,7 @@ def checked(startable: Startable, filled: Filled, uploads: Path) -> Checked:
 
 
 def _without_secrets(startable: Startable, words: Sequence[str]) -> tuple[str, ...]:
-    """The words as the store keeps them, except that options are spelt as they were."""
+    """The words as stored, but with options as they were spelled."""
     rows = startable.command.by_name
     kept = kept_words(startable.name, words[1:], startable.command)
     return tuple(
@@ -219,12 +217,12 @@ def _words(startable: Startable, filled: Filled) -> Iterator[str]:
 
 
 def _option(row: Option, value: str) -> tuple[str, ...]:
-    """With its value as one word where that could be taken for another option."""
+    """An option and its value, as one word if the value looks like an option."""
     return (f"{row.names[-1]}={value}",) if value.startswith("-") else (row.names[0], value)
 
 
 def _target(startable: Startable, url: str, models: Sequence[str]) -> Iterator[str]:
-    """Where and what: as words alone where those cannot be taken for anything else."""
+    """Address and model: as plain words if they are unambiguous."""
     is_plain = startable.takes_words and _PLAIN_URL.fullmatch(url) is not None
     if is_plain and all(_PLAIN_MODEL.fullmatch(model) for model in models) and len(models) < 2:
         yield from (url, *models)
@@ -255,13 +253,16 @@ def _field_errors(startable: Startable, filled: Filled) -> Iterator[tuple[str, s
         if name not in known:
             yield "", f"'{name}' is not a field of this form"
     if startable.needs_address and not str(filled.get(URL, "")).strip():
-        yield URL, "give the address of the server, such as localhost:8000"
+        yield URL, "enter the address of the server, such as localhost:8000"
     for _, row in offered(startable):
         if row.values is None:
             continue
         values = _values(row, filled.get(row.names[-1]))
         if row.is_required and not values:
-            yield row.names[-1], f"this one must be given, such as {row.help.rpartition('such as ')[2]}"
+            yield (
+                row.names[-1],
+                f"this field is required; give a value such as {row.help.rpartition('such as ')[2]}",
+            )
         for value in values:
             try:
                 _check_offered(row, value)
@@ -272,17 +273,19 @@ def _field_errors(startable: Startable, filled: Filled) -> Iterator[tuple[str, s
 
 def _check_offered(row: Option, value: str) -> None:
     if row.is_secret and value.endswith(MASK):
-        raise UsageError(f"the value of '{value}' was not kept", remedy="type it again, or remove the line")
+        raise UsageError(
+            f"the value of '{value}' was not stored", remedy="enter it again, or remove the line"
+        )
     known = _ONLY.get(row.field, (value,))
     if value not in known:
         raise UsageError(
             f"{row.names[-1]} takes {' or '.join(known)} in a browser, not '{value}'",
-            remedy="run the command in a terminal, if you trust that machine to run code here",
+            remedy="if you trust that machine to run code here, run the command in a terminal",
         )
 
 
 def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
-    """The first thing that is wrong with all of it together, at the field that it names."""
+    """The first error of the whole command line, at the field that it mentions."""
     try:
         given = read(words, startable.command)
         assert isinstance(given, dict)  # help and the like are not offered
@@ -304,11 +307,11 @@ def _named(startable: Startable, text: str) -> str:
     return next((names[name] for name in _OPTION_NAME.findall(text) if name in names), "")
 
 
-# --- from words back to the fields
+# --- from a command line to fields
 
 
 def filled(startable: Startable, words: Sequence[str]) -> dict[str, str | bool]:
-    """The fields of a command line that was run before; what the form does not offer is left out."""
+    """The fields for an earlier command line; options that the form does not offer are omitted."""
     names = {row.field: row.names[-1] for _, row in offered(startable)}
     found: dict[str, str | bool] = {}
     alone = []

@@ -1,6 +1,6 @@
-"""Runs that were asked for in the browser: one at a time, the others wait.
+"""The queue of runs started from the browser: one at a time.
 
-A run is a process of its own, in a session of its own: it goes on when the browser interface ends, however that ends.
+A run is a separate process in its own session, and continues when the browser interface ends, however that happens.
 """
 
 import json
@@ -18,28 +18,28 @@ from inferometer.base.interpreter import module_command
 from inferometer.store.private import ensure_folder, open_file
 from inferometer.ui.uploads import folder_of
 
-MOST_SAID = 4000  # characters of what a failed command said that are kept
-KEPT = 20  # jobs that have ended
+MOST_SAID = 4000  # most characters kept of a failed command's output
+KEPT = 20  # finished jobs that are remembered
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """A command that was asked for."""
+    """A requested command."""
 
     number: int
     words: tuple[str, ...] = field(repr=False)  # after `inferometer`
     line: str  # the command as pages show it, without secrets
-    pid: int = 0  # 0 while it waits
-    failure: str = ""  # what it said, where it ended without becoming a run
+    pid: int = 0  # 0 while waiting
+    failure: str = ""  # its output, if it ended without becoming a run
 
 
 class Jobs:
-    """The queue. `is_busy` says whether a run of the store goes on, whoever started it: it is waited for."""
+    """The queue. `is_busy` reports whether any run of the store is in progress; the queue waits for it."""
 
     def __init__(self, folder: Path, is_busy: Callable[[], bool], is_run: Callable[[int], bool]) -> None:
         self._folder = folder
         self._is_busy = is_busy
-        self._is_run = is_run  # whether the process with that number became a run
+        self._is_run = is_run  # whether a process became a run
         self._numbers = count(1)
         self._lock = Lock()
         self._waiting: tuple[QueuedRun, ...] = ()
@@ -57,7 +57,7 @@ class Jobs:
 
     @property
     def failed(self) -> tuple[QueuedRun, ...]:
-        """Those that ended before they became a run, until they are removed."""
+        """Jobs that ended without becoming a run, until they are removed."""
         return tuple(job for job in self._ended if job.failure)
 
     def maybe_find(self, number: int) -> QueuedRun | None:
@@ -65,7 +65,7 @@ class Jobs:
         return next((job for job in known if job.number == number), None)
 
     def add(self, words: tuple[str, ...], line: str) -> int:
-        """Queue a command, shown as `line`; returns the number of the new job."""
+        """Queue a command, shown as `line`; return the number of the new job."""
         job = QueuedRun(next(self._numbers), words, line)
         with self._lock:
             self._waiting += (job,)
@@ -73,13 +73,13 @@ class Jobs:
         return job.number
 
     def remove(self, number: int) -> None:
-        """One that waits or has ended; what runs is stopped as a run."""
+        """Remove a waiting or finished job; a running one is stopped as a run."""
         with self._lock:
             self._waiting = tuple(job for job in self._waiting if job.number != number)
             self._ended = tuple(job for job in self._ended if job.number != number)
 
     def step(self) -> None:
-        """See whether the process has ended, and start the next. To be called again and again."""
+        """Check whether the process has ended, and start the next job. Must be called regularly."""
         with self._lock:
             if self._started is not None and self._started[1].poll() is not None:
                 self._end(*self._started)
@@ -92,7 +92,7 @@ class Jobs:
         return self._folder / "jobs" / f"{os.getpid()}-{job.number}.log"
 
     def _start(self, job: QueuedRun) -> None:
-        """The words go over standard input, since other users of the machine can list the arguments of processes."""
+        """Start a job. Its words go over standard input, because other users can list the arguments of processes."""
         log = self._log(job)
         try:
             ensure_folder(log.parent)
@@ -110,14 +110,14 @@ class Jobs:
                     env={**os.environ, confined.VARIABLE: str(folder_of(self._folder))},
                 )
         except OSError as error:
-            self._remember(replace(job, failure=f"it cannot be started: {error}"))
+            self._remember(replace(job, failure=f"cannot be started: {error}"))
         else:
             self._started = replace(job, pid=process.pid), process
 
     def _end(self, job: QueuedRun, process: "subprocess.Popen[bytes]") -> None:
         if process.returncode != 0 and not self._is_run(job.pid):
             said = self._log(job).read_text(errors="replace")[-MOST_SAID:].strip()
-            job = replace(job, failure=said or f"it ended with code {process.returncode} and said nothing")
+            job = replace(job, failure=said or f"exited with code {process.returncode} without output")
         self._log(job).unlink(missing_ok=True)
         self._remember(job)
         self._started = None

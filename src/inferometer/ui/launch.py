@@ -1,4 +1,4 @@
-"""The browser interface for a run that asks for it: the one that shows its store, or a new one in the background."""
+"""The browser interface for a run with --ui: the one that serves its store, or a new one in the background."""
 
 import subprocess
 import time
@@ -8,12 +8,12 @@ from inferometer.base.errors import LocalError
 from inferometer.base.interpreter import module_command
 from inferometer.ui.place import UiPlace, maybe_read
 
-IDLE = "5m"  # after its last page was closed it ends
+IDLE = "5m"  # it exits this long after its last page was closed
 DEADLINE_S = 20.0
 
 
 def launched(folder: Path) -> UiPlace:
-    """In a session of its own: it outlives the run, so that its report can be read."""
+    """Return the running interface, or start one in its own session: it outlives the run for reading its report."""
     found = maybe_read(folder)
     if found is not None:
         return found
@@ -31,4 +31,4 @@ def launched(folder: Path) -> UiPlace:
         if found is not None:
             return found
         time.sleep(0.05)
-    raise LocalError("the pages for the browser could not be started", remedy="try `inferometer ui` by hand")
+    raise LocalError("the browser interface did not start", remedy="run `inferometer ui` to see why")

@@ -1,4 +1,4 @@
-"""What a run says while it goes, for any number of browsers: one reader of its file, Server-Sent Events for each."""
+"""Live lines of a run for any number of browsers: one reader for its file, Server-Sent Events for each browser."""
 
 import asyncio
 import json
@@ -10,29 +10,29 @@ from time import monotonic
 from typing import BinaryIO
 
 POLL_S = 0.05  # a run writes five samples a second
-ALIVE_S = 10.0  # a stream that is silent for longer is given up by what lies between
-STATE_S = 1.0  # how often it is asked whether the process is still there
-MOST_SAMPLES = 3000  # ten minutes of them; earlier ones are no longer drawn
+ALIVE_S = 10.0  # proxies close a stream that is silent for longer
+STATE_S = 1.0  # how often to check whether the process is alive
+MOST_SAMPLES = 3000  # ten minutes; earlier ones are no longer drawn
 MOST_LINE = 1 << 20
-MOST_READ = 8 << 20  # bytes at once
+MOST_READ = 8 << 20  # bytes per read
 
 
 class LiveLines:
-    """The lines of a file that grows. All that watch it share one of these, and so one read of the file."""
+    """The lines of a growing file. All its viewers share one reader, and so one read of the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
-        self._is_skipping = False  # the rest of a line that is too long
+        self._is_skipping = False  # inside a line that is too long
         self._lines: list[tuple[int, bytes, bool]] = []  # (number, line, whether it is a sample)
         self._count = 0
         self._samples = 0
         self._read_at_s = float("-inf")
-        self.is_over = False  # the run removes its file when it has ended
+        self.is_over = False  # the run removes its file when it ends
 
     def since(self, number: int) -> tuple[int, list[bytes]]:
-        """The lines after that number, and the number of the last."""
+        """The lines after a number, and the number of the last line."""
         self._read()
         found = []
         for own, line, _ in reversed(self._lines):
@@ -51,7 +51,7 @@ class LiveLines:
         if self.is_over or now_s - self._read_at_s < POLL_S / 2:
             return
         self._read_at_s = now_s
-        is_there = self._path.exists()  # before the read: what was written until then is seen
+        is_there = self._path.exists()  # before reading, so that nothing written until then is missed
         if self._file is None:
             if not is_there:
                 return
@@ -99,7 +99,7 @@ class LiveLines:
 
 
 def _maybe_opened(path: Path) -> BinaryIO | None:
-    """The file, unless it is gone, or a link, a pipe or a device that a store from elsewhere brought along."""
+    """Open the file, unless it is gone, or a link, pipe or device from an untrusted store."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -111,10 +111,10 @@ def _maybe_opened(path: Path) -> BinaryIO | None:
 
 
 async def events(lines: LiveLines, state: Callable[[], str], *, after: int = 0) -> AsyncIterator[bytes]:
-    """The stream of one browser: lines in batches, and at the end `over` with the state of the run. A stream that was
-    broken goes on `after` the last line that arrived, which is the id of its event.
+    """The event stream of one browser: lines in batches, and finally `over` with the state of the run. An interrupted
+    stream resumes `after` the last line that arrived, whose number is the event id.
 
-    `state` may read files, so it is asked in a thread.
+    `state` may read files, so it runs in a thread.
     """
     seen, said_s, asked_s = after, monotonic(), float("-inf")
     while True:

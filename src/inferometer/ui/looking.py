@@ -1,4 +1,4 @@
-"""What stands behind an address, for the form: which server it is, its models, and the inputs of one of them."""
+"""Identify the server at an address for the form: its kind, its models, and the inputs of one model."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,10 +15,10 @@ from inferometer.ui.form import ABOUT_SERVER, MODEL, URL, Filled, Startable, off
 
 
 def look_at(measure: Startable, filled: Filled) -> dict[str, Any]:
-    """In words and lists, ready to be written as JSON."""
+    """Describe the server in a form ready for JSON."""
     url = str(filled.get(URL, "")).strip()
     if not url:
-        raise UsageError("no address is given", remedy="write one, such as localhost:8000")
+        raise UsageError("no address is given", remedy="enter one, such as localhost:8000")
     model = str(filled.get(MODEL, "")).strip().partition("\n")[0]
     options = _options(measure, {**filled, URL: url, MODEL: model})
     try:

@@ -1,4 +1,4 @@
-"""The pages: what a template shows of a run, and the templates themselves. Everything is escaped."""
+"""Pages of the browser interface: how a run is presented, and the templates. Everything is escaped."""
 
 import shlex
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ STATE_WORDS = {state: "waiting" if state == QUEUED else state for state in STATE
 
 
 def page(name: str, **values: object) -> str:
-    """A whole page of the browser interface."""
+    """Render a page of the browser interface."""
     return printable(_environment().get_template(name).render(**values))
 
 
@@ -48,7 +48,7 @@ def _environment() -> "Environment":
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as lists and headings show it."""
+    """A run in lists and headings."""
 
     run: Run
     short: str
@@ -59,18 +59,18 @@ class RunRow:
 
     @property
     def line(self) -> str:
-        """The command as one would type it."""
+        """The command line."""
         return shlex.join(("inferometer", *self.run.words))
 
     @property
     def place(self) -> str:
-        """Where its page is."""
+        """The path of its page."""
         return f"/runs/{self.run.id}" + ("/live" if self.run.state == "running" else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """How a run stands or ended, in a word or two; `tone` is the colour."""
+    """The state or outcome of a run in a word or two, with a colour `tone`."""
 
     tone: str  # good, warning, bad or plain
     words: str
@@ -82,7 +82,7 @@ FINISHED_WORDS = STATE_WORDS[FINISHED]
 
 
 def badge(run: Run) -> Badge:
-    """A run that ended by itself without trouble is only finished: its verdict says the rest."""
+    """The badge of a run; one without problems is just finished, as its verdict says the rest."""
     if run.state != FINISHED:
         return Badge(_STATE_TONES[run.state], STATE_WORDS[run.state])
     trouble = run.outcome or _trouble(run)
@@ -93,7 +93,7 @@ def badge(run: Run) -> Badge:
 
 
 def _trouble(run: Run) -> str:
-    """What the exit code says, or the tone of the report."""
+    """The problem shown by the exit code, or by the tone of the report."""
     if run.code and not run.is_stopped:
         known = _LOAD_CODES if run.command in ("measure", "scenario") else {}
         return known.get(run.code, f"exit code {run.code}")
@@ -113,7 +113,7 @@ def loads(points: Sequence[Point]) -> str:
 
 
 def moment(started_at: str) -> str:
-    """To the minute; the zone is that of the machine where it ran."""
+    """A timestamp to the minute, in the time zone of the machine that ran it."""
     return started_at[:16].replace("T", " ")
 
 
@@ -125,12 +125,12 @@ def ms(found: Estimate | None) -> str:
     return "" if found is None else duration(found.value * NS_PER_MS)
 
 
-# --- a curve as small as a word
+# --- sparklines
 
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Throughput from level to level, as points of an SVG line, and in words."""
+    """Throughput by level as points of an SVG line, and in words."""
 
     line: str
     last: tuple[float, float]
@@ -138,7 +138,7 @@ class Spark:
 
 
 def spark(points: Sequence[Point]) -> Spark | None:
-    """Nothing where there are no two levels to compare."""
+    """A sparkline; None with fewer than two levels."""
     found = [(point, point.figures["throughput"].value) for point in points if "throughput" in point.figures]
     if len(found) < 2:
         return None

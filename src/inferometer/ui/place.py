@@ -1,4 +1,4 @@
-"""Where a store's browser interface listens: a small file in the store, which only its owner can read."""
+"""The address of a store's browser interface: a small file in the store, readable only by its owner."""
 
 import json
 import os
@@ -17,20 +17,20 @@ FILE = "ui.json"
 
 @dataclass(frozen=True, slots=True)
 class UiPlace:
-    """A server that listens, and the token for it."""
+    """A listening server and its token."""
 
-    url: str  # without a slash at its end
+    url: str  # without a trailing slash
     token: str
     pid: int
     process_started: float
 
     def page(self, path: str = "/") -> str:
-        """The address to open: it brings the token along."""
+        """The address of a page, including the token."""
         return f"{self.url}{path}?token={self.token}"
 
 
 def here(url: str, token: str) -> UiPlace:
-    """Of this process."""
+    """The address of this process."""
     return UiPlace(url, token, os.getpid(), started(os.getpid()) or 0.0)
 
 
@@ -44,7 +44,7 @@ def write(store: Path, place: UiPlace) -> None:
 
 
 def maybe_read(store: Path) -> UiPlace | None:
-    """The one that listens now; None where none does."""
+    """The server that is listening now; None if there is none."""
     try:
         found = _place(decode_json(read_regular(store / FILE, KEY, "the file")[0]))
     except (UsageError, ValueError, TypeError, LookupError, OverflowError):
@@ -62,6 +62,6 @@ def _place(document: Any) -> UiPlace:
 
 
 def remove(store: Path, place: UiPlace) -> None:
-    """Unless another server has taken over meanwhile."""
+    """Remove the file, unless another server has taken over."""
     if maybe_read(store) == place:
         (store / FILE).unlink(missing_ok=True)

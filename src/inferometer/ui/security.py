@@ -2,10 +2,10 @@
 
 Every request passes the `Gatekeeper`. Its Host must be a name of this server (otherwise any site could reach it through
 a domain that resolves to 127.0.0.1), a request that changes something must come from a page of this server, and every
-request needs the token, which the address printed at the start carries and a cookie keeps.
+request needs the token, which the address printed at the start contains and a cookie stores.
 
 Behind a proxy, Host is either the name that the browser used, which `--allow-host` adds, or a name of this machine that
-the proxy put there. In the second case only Origin says where the page came from, and it must be an allowed host.
+the proxy set. In the second case only Origin tells where the page came from, and it must be an allowed host.
 """
 
 import hmac
@@ -32,9 +32,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY = 1 << 20  # bytes of a request
 MOST_UPLOAD = 256 << 20  # bytes of an uploaded file
-MOST_DIGITS = 18  # of a length that is read
+MOST_DIGITS = 18  # most digits of a content length
 UPLOADS = "/uploads/"
-OPEN_PATHS = ("/static/ui.js", "/static/ui.css", "/static/report.css")  # the same for everybody
+OPEN_PATHS = ("/static/ui.js", "/static/ui.css", "/static/report.css")  # need no token
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -50,7 +50,7 @@ _HEADERS = {
 }
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"https?://(.+)")
-_NOWHERE = "192.0.2.1"  # of TEST-NET-1, RFC 5737; nothing is sent there
+_NOWHERE = "192.0.2.1"  # TEST-NET-1, RFC 5737; nothing is sent there
 
 
 def new_token() -> str:
@@ -58,7 +58,7 @@ def new_token() -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
+    """Whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -68,7 +68,7 @@ def is_loopback(host: str) -> bool:
 
 
 def names_of(host: str) -> frozenset[str]:
-    """What the Host of a request may be for a server that listens on `host`."""
+    """The valid Host values for a server that listens on `host`."""
     if is_loopback(host):
         return frozenset(LOOPBACK_NAMES)
     addresses = {row.address.partition("%")[0] for rows in psutil.net_if_addrs().values() for row in rows}
@@ -78,11 +78,11 @@ def names_of(host: str) -> frozenset[str]:
 
 
 def reached_at(host: str) -> str:
-    """The host that others type to reach a server that listens on `host`: all addresses become one of this machine."""
+    """The host to type for a server that listens on `host`; a wildcard becomes an address of this machine."""
     if not _is_unspecified(host):
         return host
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as chooser:
-        chooser.connect((_NOWHERE, 9))  # chooses a route and sends nothing
+        chooser.connect((_NOWHERE, 9))  # selects a route without sending anything
         found: str = chooser.getsockname()[0]
         if not is_loopback(found):
             return found
@@ -109,33 +109,33 @@ def allowed_host(text: str) -> str:
 
 @dataclass(slots=True)
 class Gatekeeper:
-    """Around the application: refuses what does not come from a page of this server."""
+    """Wraps the application and refuses requests that do not come from a page of this server."""
 
     app: App
     token: str
     names: frozenset[str]  # of this machine
     port: int
-    refused: App  # answers where the token is missing
-    allowed: frozenset[str] = frozenset()  # names that a proxy is reached by, each perhaps with a port
+    refused: App  # responds if the token is missing
+    allowed: frozenset[str] = frozenset()  # names of a proxy, each with an optional port
 
     @property
     def cookie(self) -> str:
-        """Browsers keep cookies by host, not by port: two stores must not share one."""
+        """Browsers separate cookies by host but not by port, so the name contains the port."""
         return f"inferometer-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise ValueError(f"nothing here speaks {scope['type']}")
+            raise ValueError(f"unsupported protocol {scope['type']}")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         send = _with_headers(send)
         host = headers.get("host", "")
         if any([name for name, _ in scope["headers"]].count(name) > 1 for name in (b"host", b"origin")):
-            return await _say(send, 400, "a request has one Host and at most one Origin")
+            return await _say(send, 400, "a request must have one Host and at most one Origin")
         if not self._is_ours(host):
             return await _say(send, 421, f"this server is not called '{host}'; --allow-host adds a name")
         is_reading = scope["method"] in ("GET", "HEAD")
         if not is_reading and not self._is_own_page(headers.get("origin", ""), host):
-            return await _say(send, 403, "changes must be requested by a page of this server")
+            return await _say(send, 403, "changes must come from a page of this server")
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         if is_reading and self._is_token(query.pop("token", "")):
             return await self._remember(send, scope["path"], query, is_secure=self._is_secure(headers))
@@ -144,12 +144,12 @@ class Gatekeeper:
             return await (self.refused(scope, receive, send) if is_reading else _say(send, 401, NO_TOKEN))
         most = MOST_UPLOAD if scope["path"].startswith(UPLOADS) else MOST_BODY
         if _declared(headers) > most:
-            return await _say(send, 413, f"a request may have {most} bytes at most")
+            return await _say(send, 413, f"a request may have at most {most} bytes")
         limited = _Limited(receive, most)
         try:
             await self.app(scope, limited.receive, send)
         except TooLargeError:
-            await _say(send, 413, f"a request may have {most} bytes at most")
+            await _say(send, 413, f"a request may have at most {most} bytes")
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -157,7 +157,7 @@ class Gatekeeper:
         return found is not None and (found[1].strip("[]").lower() in self.names or self._is_allowed(host))
 
     def _is_allowed(self, host: str) -> bool:
-        """Whether `--allow-host` names it: with this port, or without a port."""
+        """Whether `--allow-host` names the host, with this port or without one."""
         found = _HOST.fullmatch(host)
         return found is not None and not self.allowed.isdisjoint((found[1].lower(), host.lower()))
 
@@ -166,14 +166,14 @@ class Gatekeeper:
         return found is not None and (found[1] == host or self._is_allowed(found[1]))
 
     def _is_secure(self, headers: Mapping[str, str]) -> bool:
-        """Whether the browser speaks TLS to a proxy, whose word counts only if it was announced by `--allow-host`."""
+        """Whether the browser uses TLS to a proxy; the header counts only if `--allow-host` announced a proxy."""
         return bool(self.allowed) and headers.get("x-forwarded-proto", "").lower() == "https"
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
 
     async def _remember(self, send: Send, path: str, query: Mapping[str, str], *, is_secure: bool) -> None:
-        """The token goes from the address, which is seen and copied, into a cookie that no script can read."""
+        """Move the token from the address, which is visible and copied, into a cookie that scripts cannot read."""
         secure = "; Secure" if is_secure else ""
         cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict{secure}"
         place = "/" + quote(path.lstrip("/\\"), errors="replace") + (f"?{urlencode(query)}" if query else "")
@@ -185,12 +185,12 @@ NO_TOKEN = "the token is missing: open the address that `inferometer ui` printed
 
 
 class TooLargeError(Exception):
-    """More bytes arrived than a request may have."""
+    """A request has more bytes than allowed."""
 
 
 @dataclass(slots=True)
 class _Limited:
-    """Counts the bytes of a body: what its header says need not be true."""
+    """Counts the bytes of a body, because its header may be wrong."""
 
     source: Receive
     most: int
@@ -218,7 +218,7 @@ def _cookie(header: str, name: str) -> str:
 
 
 def _with_headers(send: Send) -> Send:
-    """Adds the headers of every answer, except those that the answer has already."""
+    """Add the common headers, except those that the response already has."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

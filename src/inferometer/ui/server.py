@@ -1,4 +1,4 @@
-"""Runs the browser interface until it is interrupted, or until nobody has looked at it for a while."""
+"""Runs the browser interface until it is interrupted, or idle for a while."""
 
 import asyncio
 import signal
@@ -27,18 +27,18 @@ USUAL_PORT = 8700
 
 @dataclass(frozen=True, slots=True)
 class UiRequest:
-    """What is asked of it. `port` None takes the usual one, or a free one; `idle_s` None never ends by itself."""
+    """Settings. `port` None uses the usual port or a free one; with `idle_s` None it never exits by itself."""
 
     store: Path
     startables: tuple[Startable, ...]
     host: str = "127.0.0.1"
-    allowed: tuple[str, ...] = ()  # names of a proxy in front
+    allowed: tuple[str, ...] = ()  # names of a proxy in front of it
     port: int | None = None
     idle_s: float | None = None
 
 
 def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
-    """`told` is called when it listens."""
+    """Serve the interface; `told` is called once it listens."""
     allowed = frozenset(map(allowed_host, request.allowed))
     with _listening(request.host, request.port) as listener:
         port: int = listener.getsockname()[1]
@@ -63,7 +63,7 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         place.write(request.store, own)
         try:
             told(own)
-            with suppress(KeyboardInterrupt):  # that is how it is ended
+            with suppress(KeyboardInterrupt):  # the usual way to stop it
                 asyncio.run(_serve(server, listener, site, request.idle_s))
         finally:
             place.remove(request.store, own)
@@ -71,7 +71,7 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
 
 async def _serve(server: uvicorn.Server, listener: socket.socket, site: Site, idle_s: float | None) -> None:
     steps = asyncio.create_task(_steps(server, site, idle_s))
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGHUP, None)
     try:
         await server.serve(sockets=[listener])
@@ -82,7 +82,7 @@ async def _serve(server: uvicorn.Server, listener: socket.socket, site: Site, id
 
 
 async def _steps(server: uvicorn.Server, site: Site, idle_s: float | None) -> None:
-    """The queue goes on, and an end that nobody is there to ask for comes by itself."""
+    """Advance the queue, and exit when idle."""
     while True:
         site.is_ending = server.should_exit
         if site.jobs.current is not None or site.jobs.waiting:
@@ -93,7 +93,7 @@ async def _steps(server: uvicorn.Server, site: Site, idle_s: float | None) -> No
 
 
 def _listening(host: str, port: int | None) -> socket.socket:
-    """A socket on that port; where none is asked for and the usual one is taken, on a free one."""
+    """Listen on the port; without one, on the usual port or a free one if that is taken."""
     ports: Iterable[int] = (USUAL_PORT, 0) if port is None else (port,)
     trouble: OSError | None = None
     for number in ports:
@@ -108,13 +108,13 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-            listener.listen()  # who is told the address may come at once
+            listener.listen()  # before the address is announced
         except OSError as error:
             listener.close()
             trouble = error
         else:
             return listener
     raise UsageError(
-        f"port {port} of {host} cannot be used: {trouble}",
-        remedy="give another --host or --port, or leave them out",
+        f"cannot listen on port {port} of {host}: {trouble}",
+        remedy="use another --host or --port, or omit them",
     )

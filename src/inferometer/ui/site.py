@@ -1,4 +1,4 @@
-"""What all pages share: the store, the queue, the readers of running runs, and who is watching."""
+"""State shared by all pages: the store, the queue, readers of running runs, and the viewers."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,19 +15,19 @@ from inferometer.ui.live import LiveLines
 from inferometer.ui.pages import RunRow
 from inferometer.ui.uploads import folder_of
 
-NEWEST = 50  # runs among which that of a job is looked for
+NEWEST = 50  # newest runs to search for the run of a job
 
 
 class Site:
-    """One store in a browser."""
+    """One store in the browser."""
 
     def __init__(self, folder: Path, startables: Iterable[Startable]) -> None:
         self.folder = folder.resolve()
         self.store = Store(self.folder)
         self.startables: Mapping[str, Startable] = {row.name: row for row in startables}
         self.jobs = Jobs(self.folder, self.is_busy, lambda pid: self.run_of(pid) is not None)
-        self.is_ending = False  # streams are to end
-        self._watching = 0  # streams that are open
+        self.is_ending = False  # streams must end
+        self._watching = 0  # open streams
         self._asked_at_s = monotonic()
         self._live: dict[str, LiveLines] = {}
 
@@ -41,11 +41,11 @@ class Site:
         return self.store.runs(RunFilter(state=RUNNING))
 
     def is_busy(self) -> bool:
-        """Whether a run of this store goes on here, whoever started it."""
+        """Whether a run of this store is in progress on this machine, however it was started."""
         return any(run.host == os.uname().nodename for run in self.running())
 
     def run_of(self, pid: int) -> Run | None:
-        """The run of a process that was started here."""
+        """The run of a process started here."""
         newest = self.store.runs(limit=NEWEST)
         return next((run for run in newest if run.pid == pid and run.host == os.uname().nodename), None)
 
@@ -59,11 +59,11 @@ class Site:
     def run_of_job(self, job: QueuedRun) -> Run | None:
         return None if job.pid == 0 else self.run_of(job.pid)
 
-    # --- who watches
+    # --- viewers
 
     @contextmanager
     def watched(self, run: Run) -> Iterator[LiveLines]:
-        """The reader of a run's file, which all that watch it share."""
+        """The reader of a run's live lines, shared by all its viewers."""
         self._watching += 1
         try:
             yield self._live.setdefault(run.id, LiveLines(self.store.live_path(run)))
@@ -76,11 +76,11 @@ class Site:
                 self._live.clear()
 
     def touch(self) -> None:
-        """Somebody asked for something."""
+        """Record activity."""
         self._asked_at_s = monotonic()
 
     def idle_s(self) -> float:
-        """How long no page has been open, and nothing has been waiting."""
+        """Seconds since the last page was open or a job was waiting."""
         if self._watching or self.jobs.current is not None or self.jobs.waiting:
             self.touch()
         return monotonic() - self._asked_at_s

@@ -1,4 +1,4 @@
-"""Which trend is asked for: a model, runs of it that may be compared, and a load that they have in common."""
+"""The requested trend: a model, comparable runs of it, and a common load."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from inferometer.stats.history import FigureHistory, RunSetting, figure_historie
 from inferometer.store.run import Run
 from inferometer.store.store import Store
 
-MOST_RUNS = 1000  # the newest, of which a trend is made
+MOST_RUNS = 1000  # the newest runs, which form a trend
 ALL_LOADS = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class TrendChoice:
-    """One of the values of a field."""
+    """One option of a selection."""
 
     value: str
     label: str
@@ -26,7 +26,7 @@ class TrendChoice:
 
 @dataclass(frozen=True, slots=True)
 class TrendView:
-    """What can be chosen, what is chosen, and the runs of it."""
+    """The available and selected options, and the selected runs."""
 
     models: tuple[TrendChoice, ...]
     settings: tuple[TrendChoice, ...]
@@ -42,7 +42,7 @@ class TrendView:
 
 
 def trend_view(store: Store, asked: Mapping[str, str]) -> TrendView:
-    """As asked; what is not asked for, or is not there, is what was measured last."""
+    """The requested trend; missing or unknown options default to the latest measurement."""
     groups = histories(store.runs(limit=MOST_RUNS))
     models = tuple(dict.fromkeys(setting.model for setting in groups if setting.model))
     model = _of(asked.get("model", ""), models)
@@ -90,7 +90,7 @@ def _load(history: FigureHistory) -> str:
 
 
 def _loads(rows: Sequence[FigureHistory]) -> dict[str, str]:
-    """The loads by what most runs have, with their names."""
+    """Loads with their names, the most frequent first."""
     counts = Counter[str]()
     labels = dict[str, str]()
     for row in rows:

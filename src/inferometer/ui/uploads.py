@@ -1,4 +1,4 @@
-"""Files that were dropped into the form: inside the store, where runs read them."""
+"""Files uploaded with the form, stored in the store, where runs read them."""
 
 import os
 import re
@@ -19,15 +19,15 @@ def folder_of(store: Path) -> Path:
 
 
 def plain_name(name: str) -> str:
-    """The name without anything that a file system, a shell or a pattern could take for more than a name."""
+    """The name without characters that are special to a file system, a shell or a pattern."""
     found = _ODD.sub("-", name.replace("\\", "/").rpartition("/")[2]).strip(".-")[-MOST_NAME:]
     if not found:
-        raise UsageError(f"'{name}' is no name of a file", remedy="rename the file")
+        raise UsageError(f"'{name}' is not a valid file name", remedy="rename the file")
     return found
 
 
 async def keep(store: Path, name: str, body: AsyncIterator[bytes]) -> Path:
-    """Write it piece by piece; what was not received whole is removed."""
+    """Write the file piece by piece; remove it if the upload is incomplete."""
     place = folder_of(store) / secrets.token_hex(4) / plain_name(name)
     with writing(place):
         ensure_folder(folder_of(store))

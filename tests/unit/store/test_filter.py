@@ -16,16 +16,16 @@ NOW = 1_000_000.0
         (("two", "words"), RunFilter(text="two words")),
     ],
 )
-def test_words_choose(words: tuple[str, ...], chosen: RunFilter) -> None:
+def test_words_filter_runs(words: tuple[str, ...], chosen: RunFilter) -> None:
     assert parse_filter(words, NOW) == chosen
 
 
-def test_a_day_is_one_of_this_machine() -> None:
+def test_dates_use_the_time_zone_of_this_machine() -> None:
     assert moment("2026-11-02", NOW) - moment("2026-11-01", NOW) == 86400
 
 
 @pytest.mark.parametrize("word", ["modle=a", "since=yesterday", "x=1"])
-def test_a_word_that_is_wrong_has_a_remedy(word: str) -> None:
+def test_invalid_words_have_a_remedy(word: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_filter((word,), NOW)
     assert caught.value.remedy

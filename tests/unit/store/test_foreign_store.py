@@ -1,4 +1,4 @@
-"""A store that came with a cloned repository: links, pipes and tables that its author chose."""
+"""A store from a cloned repository, with links, pipes and tables chosen by its author."""
 
 import os
 import sqlite3
@@ -35,7 +35,7 @@ def keep_run(folder: Path) -> None:
         keeper.end(0)
 
 
-def test_a_new_store_writes_through_no_link(folder, victim):
+def test_a_new_store_follows_no_links(folder, victim):
     os.rmdir(folder / "runs")
     (folder / ".gitignore").symlink_to(victim)
     keep_run(folder)
@@ -43,7 +43,7 @@ def test_a_new_store_writes_through_no_link(folder, victim):
     assert len(Store(folder).runs()) == 1
 
 
-def test_the_index_is_written_through_no_link(folder, tmp_path):
+def test_the_index_follows_no_links(folder, tmp_path):
     keep_run(folder)
     database = tmp_path / "places.sqlite"
     with sqlite3.connect(database) as connection:
@@ -58,7 +58,7 @@ def test_the_index_is_written_through_no_link(folder, tmp_path):
     assert not (tmp_path / "missing").exists()
 
 
-def test_pipes_are_not_waited_for(folder):
+def test_pipes_do_not_block(folder):
     keep_run(folder)
     (folder / "runs" / "abcd1234").mkdir()
     for name in ("runs/abcd1234/run.json", "index.sqlite", "ui.json"):
@@ -81,7 +81,7 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("changes", FOREIGN)
-def test_an_index_of_another_program_is_made_anew(folder, changes):
+def test_a_foreign_index_is_rebuilt(folder, changes):
     keep_run(folder)
     Store(folder).runs()
     with sqlite3.connect(folder / "index.sqlite") as connection:
@@ -102,12 +102,12 @@ def test_an_index_of_another_program_is_made_anew(folder, changes):
         '{"pid": 1}',
     ],
 )
-def test_a_place_of_another_program_is_none(folder, text):
+def test_a_foreign_address_file_is_ignored(folder, text):
     (folder / "ui.json").write_text(text)
     assert maybe_read(folder) is None
 
 
-def test_the_place_of_the_browser_interface_is_written_through_no_link(folder, victim):
+def test_the_address_file_follows_no_links(folder, victim):
     (folder / f"ui.json.{os.getpid()}").symlink_to(victim)
     (folder / "ui.json").symlink_to(victim)
     write(folder, UiPlace("http://localhost", "token", os.getpid(), 0.0))
@@ -143,7 +143,7 @@ def test_live_lines_are_read_from_files_only(kind, tmp_path, victim):
     assert LiveLines(path).since(0) == (0, [])
 
 
-def test_live_lines_are_read_in_pieces_and_long_ones_left_out(tmp_path, monkeypatch):
+def test_live_lines_are_read_in_pieces_and_long_ones_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr("inferometer.ui.live.POLL_S", 0)
     monkeypatch.setattr("inferometer.ui.live.MOST_READ", 64)
     monkeypatch.setattr("inferometer.ui.live.MOST_LINE", 100)
@@ -157,7 +157,7 @@ def test_live_lines_are_read_in_pieces_and_long_ones_left_out(tmp_path, monkeypa
     assert found == [b'{"a": 1}', b'{"c": 3}']
 
 
-def test_the_commit_is_read_without_fetching_what_a_partial_clone_lacks(tmp_path, monkeypatch):
+def test_reading_the_commit_fetches_nothing_for_a_partial_clone(tmp_path, monkeypatch):
     """git runs `uploadpack` of the remote to fetch a missing tree."""
     for name in ("GIT_DIR", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)

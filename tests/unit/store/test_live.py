@@ -1,4 +1,4 @@
-"""Lines of the live page: what is told becomes lines, samples a few a second, and a full disk is told once."""
+"""Live lines: events become lines, samples are limited per second, and a full disk causes one warning."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tests.support.reports import sample_diagnosis, sample_level, sample_study
 
 
 class Told:
-    """A feed and what it told."""
+    """A feed and its lines."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -28,7 +28,7 @@ class Told:
         self.feed = LiveFeed(self.lines.append, self.clock)
 
     def go_on(self, seconds: float, *, per_s: int, step_s: float = 0.05, **more: Any) -> None:
-        """In each step, requests of 1 ms to 100 ms."""
+        """Progress by steps, each with requests of 1 ms to 100 ms."""
         for step in range(1, round(seconds / step_s) + 1):
             self.clock.now_ns += round(step_s * NS_PER_S)
             count = round(per_s * step_s)
@@ -62,7 +62,7 @@ def test_samples_come_at_least_four_and_at_most_about_five_times_a_second() -> N
         assert (last["server_waiting"], last["gpu"], last["tokens_per_s"]) == (None, None, None)
 
 
-def test_a_warm_up_is_none_of_the_figures() -> None:
+def test_the_warm_up_is_not_in_the_figures() -> None:
     told = Told()
     told.feed.level_started("request_rate", 100)
     told.go_on(1, per_s=2000, is_warm_up=True)
@@ -78,7 +78,7 @@ def test_levels_rounds_brackets_and_messages() -> None:
     told = Told()
     told.feed.planned(2, None)
     told.feed.level_started("concurrency", 1)
-    told.feed.level_started("concurrency", 1)  # measured again, by more workers
+    told.feed.level_started("concurrency", 1)  # measured again with more workers
     told.feed.level_finished(sample_level(1, 1.0))
     told.feed.level_started("concurrency", 2)
     told.feed.bracketed(100.0, float("inf"))
@@ -116,7 +116,7 @@ def test_trials_of_the_tuner_and_of_a_diagnosis() -> None:
     json.dumps(told.lines, allow_nan=False)
 
 
-def test_all_watchers_are_told_and_any_may_end() -> None:
+def test_all_watchers_are_notified_and_any_can_interrupt() -> None:
     told = Told()
 
     class Other(Watcher):
@@ -136,7 +136,7 @@ def test_all_watchers_are_told_and_any_may_end() -> None:
     assert (other.texts, len(told.lines), both.is_interrupted()) == (("hello",), 2, True)
 
 
-def test_the_file_grows_by_whole_lines_and_goes_at_the_end(tmp_path: Path) -> None:
+def test_the_file_grows_by_whole_lines_and_is_removed_at_the_end(tmp_path: Path) -> None:
     warnings: list[Exception] = []
     file = LiveFile(tmp_path / "live.jsonl", warnings.append)
     file.tell({"kind": "said", "text": "ä\n"})
@@ -148,7 +148,7 @@ def test_the_file_grows_by_whole_lines_and_goes_at_the_end(tmp_path: Path) -> No
     assert warnings == []
 
 
-def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
     warnings: list[Exception] = []
     (tmp_path / "live.jsonl").symlink_to("/dev/full")
     file = LiveFile(tmp_path / "live.jsonl", warnings.append)

@@ -100,21 +100,21 @@ def test_levels_are_steps_of_the_metrics(answer, tmp_path):
     [((10.5, 20), [1, 2]), ((8, 8), [1, 2]), ((20, 10), [20, 10])],
     ids=["not whole", "twice the same", "as they came"],
 )
-def test_where_loads_are_no_steps_levels_are_counted(values, steps, answer, tmp_path):
+def test_levels_are_numbered_if_loads_cannot_be_steps(values, steps, answer, tmp_path):
     points = tuple(Point("request_rate", value, {"throughput": Estimate(1.0)}) for value in values)
     found = metrics(export_run(replace(RUN, points=points), answer, tmp_path))
     assert [row[2] for row in found["levels/load"]] == steps
     assert [row[1] for row in found["levels/load"]] == list(values)
 
 
-def test_variants_of_a_comparison_have_metrics_of_their_own(answer, tmp_path):
+def test_variants_of_a_comparison_have_separate_metrics(answer, tmp_path):
     points = tuple(Point("concurrency", 4, {"p99": Estimate(1.0)}, variant) for variant in ("a", "../b"))
     found = metrics(export_run(replace(RUN, command="compare", points=points), answer, tmp_path))
     assert found["levels/a/p99_ms"] == [(ENDED_MS, 1.0, 4)]
     assert found["levels/_b/p99_ms"] == [(ENDED_MS, 1.0, 4)]
 
 
-def test_a_run_that_is_exported_again_replaces_itself_and_leaves_others_alone(answer, tmp_path):
+def test_a_repeated_export_replaces_only_its_own_run(answer, tmp_path):
     first = export_run(RUN, answer, tmp_path)
     other = export_run(replace(RUN, id="91c07f3a"), answer, tmp_path)
     again = export_run(replace(RUN, tags=()), answer, tmp_path)
@@ -124,7 +124,7 @@ def test_a_run_that_is_exported_again_replaces_itself_and_leaves_others_alone(an
     assert {path.name for path in first.parent.iterdir()} == {"meta.yaml", first.name, other.name}
 
 
-def test_an_experiment_that_mlflow_made_is_used(answer, tmp_path):
+def test_an_experiment_created_by_mlflow_is_used(answer, tmp_path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "meta.yaml").write_text("name: Default\nexperiment_id: '0'\n")
     (tmp_path / "1").mkdir()
@@ -134,7 +134,7 @@ def test_an_experiment_that_mlflow_made_is_used(answer, tmp_path):
     assert export_run(RUN, answer, tmp_path).parent.name == "17"
 
 
-def test_a_killed_run_has_what_is_known_of_it(tmp_path):
+def test_a_killed_run_is_exported_with_known_fields(tmp_path):
     answer = tmp_path / "answer.json"
     run = replace(RUN, state=KILLED, ended_at=None, points=(), figures={})
     folder = export_run(run, answer, tmp_path / "mlruns")

@@ -1,4 +1,4 @@
-"""What a store holds is its owner's alone, whatever the umask is and whoever made it."""
+"""A store is readable only by its owner, whatever the umask and however it was created."""
 
 import asyncio
 import os
@@ -82,7 +82,7 @@ def test_a_new_store_is_private(make, tmp_path, monkeypatch, umask):
 
 
 @pytest.mark.parametrize("make", [by_command, by_environment, by_upload, by_job])
-def test_in_a_folder_that_was_there_what_is_added_is_private(make, tmp_path, monkeypatch, umask):
+def test_new_files_in_an_existing_folder_are_private(make, tmp_path, monkeypatch, umask):
     folder = tmp_path / "store"
     folder.mkdir()
     folder.chmod(0o755)
@@ -93,7 +93,7 @@ def test_in_a_folder_that_was_there_what_is_added_is_private(make, tmp_path, mon
         assert stat.S_IMODE(inner.stat().st_mode) & 0o077 == 0
 
 
-def test_an_open_store_is_named_and_its_uploads_are_closed(tmp_path, monkeypatch):
+def test_an_open_store_is_reported_and_its_uploads_are_private(tmp_path, monkeypatch):
     folder = tmp_path / "store"
     by_command(folder, monkeypatch)
     assert maybe_open_note(folder) is None

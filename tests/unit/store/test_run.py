@@ -1,4 +1,4 @@
-"""What is known about a run comes back from its file as it was, and what is no run is refused."""
+"""Runs survive a round trip through their file, and other files are refused."""
 
 import json
 from contextlib import suppress
@@ -33,7 +33,7 @@ runs = st.builds(
 
 
 @given(runs)
-def test_a_run_comes_back_as_it_was(run: Run) -> None:
+def test_a_run_survives_a_round_trip(run: Run) -> None:
     assert from_plain(json.loads(json.dumps(to_plain(run)))) == run
 
 
@@ -51,11 +51,11 @@ def test_anything_else_is_refused(document: object) -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"kind": "result"}, {"kind": "run", "schema": 99}])
-def test_no_run(document: object) -> None:
+def test_invalid_runs_are_refused(document: object) -> None:
     with pytest.raises(ValueError, match="it "):
         from_plain(document)
 
 
-def test_a_later_version_may_know_more_fields() -> None:
+def test_unknown_fields_of_later_versions_are_ignored() -> None:
     run = Run("1111aaaa", "measure")
     assert from_plain({**to_plain(run), "more": 1}) == run

@@ -1,4 +1,4 @@
-"""A store: runs are begun, grow, end, and are found, tagged and removed; the index follows the files."""
+"""A store: runs start, grow, end, and are found, tagged and removed; the index follows the files."""
 
 import gc
 import os
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def plant(store: Store, name: str, **known: Any) -> Run:
-    """A run that is over, without having run."""
+    """A finished run, written without running anything."""
     folder = RunFolder(store.folder / "runs" / name)
     folder.path.mkdir(parents=True)
     usual: dict[str, Any] = {
@@ -50,7 +50,7 @@ def ids(runs: Sequence[Run]) -> list[str]:
 # --- a run
 
 
-def test_a_run_is_shown_from_its_begin_to_its_end(store: Store) -> None:
+def test_a_run_is_listed_from_start_to_end(store: Store) -> None:
     with store.begin("measure", ["measure", "h"], tags=["a", "a"]) as keeper:
         (run,) = store.runs()
         assert (run.state, run.tags, run.words, run.pid) == (RUNNING, ("a",), ("measure", "h"), os.getpid())
@@ -83,21 +83,21 @@ def test_every_answer_has_points_and_a_headline(store: Store, answer: Any) -> No
     assert store.answer(run) == answer
 
 
-def test_what_was_used_wrongly_leaves_nothing(store: Store) -> None:
+def test_a_usage_error_leaves_no_run(store: Store) -> None:
     with pytest.raises(UsageError), store.begin("measure", []):
         raise UsageError("no such option")
     assert store.runs() == []
     assert os.listdir(store.folder / "runs") == []
 
 
-def test_what_failed_says_why(store: Store) -> None:
+def test_a_failed_run_records_its_reason(store: Store) -> None:
     with pytest.raises(PeerError), store.begin("measure", []):
         raise PeerError("nobody answers", remedy="start it")
     (run,) = store.runs()
     assert (run.state, run.code, run.verdict) == (FAILED, 3, "nobody answers; start it")
 
 
-def test_what_failed_after_its_answer_is_finished(store: Store) -> None:
+def test_a_failure_after_the_answer_leaves_a_finished_run(store: Store) -> None:
     keeper = store.begin("measure", [])
     keeper.save(sample_result())
     with pytest.raises(LocalError), keeper:
@@ -107,7 +107,7 @@ def test_what_failed_after_its_answer_is_finished(store: Store) -> None:
     assert "infer/s" in run.verdict
 
 
-def test_the_commit_of_the_working_directory_is_known(
+def test_the_commit_of_the_working_directory_is_recorded(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def git(*words: str) -> str:
@@ -130,13 +130,13 @@ def test_the_commit_of_the_working_directory_is_known(
         assert store.runs()[0].commit == found
 
 
-def test_what_was_interrupted_is_over(store: Store) -> None:
+def test_an_interrupted_run_has_ended(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt), store.begin("measure", []):
         raise KeyboardInterrupt
     assert [(run.state, run.code) for run in store.runs()] == [(FAILED, 130)]
 
 
-def test_a_tag_that_is_given_while_it_runs_stays(store: Store) -> None:
+def test_a_tag_added_during_the_run_is_kept(store: Store) -> None:
     with store.begin("measure", [], tags=["a"]) as keeper:
         store.tag(keeper.run, "b")
         keeper.save(sample_result())
@@ -144,24 +144,24 @@ def test_a_tag_that_is_given_while_it_runs_stays(store: Store) -> None:
     assert store.runs()[0].tags == ("a", "b")
 
 
-def test_a_run_whose_process_is_gone_was_killed(store: Store) -> None:
+def test_a_run_without_a_process_was_killed(store: Store) -> None:
     here = os.uname().nodename
     plant(
         store, "1111aaaa", state=RUNNING, host=here, pid=os.getpid(), process_started=1.0
-    )  # its number is another's now
+    )  # its id was reused
     plant(store, "2222aaaa", state=RUNNING, host="elsewhere", pid=1)
     assert {run.id: run.state for run in store.runs()} == {"1111aaaa": KILLED, "2222aaaa": RUNNING}
     assert store.get("1111").state == KILLED
     assert ids(store.runs(RunFilter(state=KILLED))) == ["1111aaaa"]
-    # It was in another container, and ends after all.
+    # It ran in another container, and ends later.
     RunFolder(store.folder / "runs" / "1111aaaa").change(lambda run: replace(run, state=FINISHED))
     assert store.get("1111").state == store.runs(RunFilter(state=FINISHED))[0].state == FINISHED
 
 
-# --- those that are there
+# --- existing runs
 
 
-def test_runs_are_filtered_sorted_and_cut(store: Store) -> None:
+def test_runs_are_filtered_sorted_and_limited(store: Store) -> None:
     for number in range(6):
         plant(
             store,
@@ -187,7 +187,7 @@ def test_runs_are_filtered_sorted_and_cut(store: Store) -> None:
         store.runs(order="1; drop table runs")
 
 
-def test_a_few_digits_stand_for_a_run(store: Store) -> None:
+def test_a_prefix_identifies_a_run(store: Store) -> None:
     first, second = plant(store, "1111aaaa"), plant(store, "11112222")
     assert store.get("1111a") == first
     assert (store.short(first), store.short(second)) == ("1111a", "11112")
@@ -212,12 +212,12 @@ def test_tags_and_removal(store: Store) -> None:
     assert os.listdir(store.folder / "runs") == []
 
 
-def test_a_store_that_is_not_there_is_empty(store: Store) -> None:
+def test_a_missing_store_is_empty(store: Store) -> None:
     assert (store.runs(), store.count(), store.exists) == ([], 0, False)
     assert not store.folder.exists()
 
 
-# --- the index is only an index
+# --- the index
 
 
 def damage(path: Path) -> None:
@@ -237,7 +237,7 @@ def shorten(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, damage, other_schema, shorten])
-def test_an_index_that_cannot_be_used_is_made_anew(store: Store, spoil) -> None:
+def test_an_unusable_index_is_rebuilt(store: Store, spoil) -> None:
     for number in range(60):
         plant(store, f"{number:04x}aaaa", words=("x" * 200,))
     before = store.runs()
@@ -245,7 +245,7 @@ def test_an_index_that_cannot_be_used_is_made_anew(store: Store, spoil) -> None:
     assert store.runs() == Store(store.folder).runs() == before
 
 
-def test_it_follows_folders_that_come_and_go(store: Store, tmp_path: Path) -> None:
+def test_the_index_follows_added_and_removed_folders(store: Store, tmp_path: Path) -> None:
     plant(store, "1111aaaa")
     assert store.count() == 1
     shutil.copytree(store.folder / "runs/1111aaaa", tmp_path / "backup/runs/1111aaaa")
@@ -255,18 +255,18 @@ def test_it_follows_folders_that_come_and_go(store: Store, tmp_path: Path) -> No
     assert ids(Store(tmp_path / "backup").runs()) == ["1111aaaa"]
 
 
-def test_what_is_no_run_is_not_shown(store: Store) -> None:
+def test_folders_that_are_not_runs_are_not_listed(store: Store) -> None:
     plant(store, "1111aaaa")
     for name, text in (("2222aaaa", ""), ("3333aaaa", '{"kind": "run"'), ("4444aaaa", "[]")):
         (store.folder / "runs" / name).mkdir()
         (store.folder / "runs" / name / "run.json").write_text(text)
-    shutil.copytree(store.folder / "runs/1111aaaa", store.folder / "runs/5555aaaa")  # says another id
+    shutil.copytree(store.folder / "runs/1111aaaa", store.folder / "runs/5555aaaa")  # contains another id
     (store.folder / "runs/6666aaaa").mkdir()
     (store.folder / "runs/else").mkdir()
     assert ids(store.runs()) == ["1111aaaa"]
 
 
-def test_a_folder_that_cannot_be_written_can_be_listed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder_can_be_listed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(store, "1111aaaa")
 
     def refuse(*_: object, **__: object) -> None:
@@ -302,7 +302,7 @@ def test_an_index_in_memory_is_closed_with_its_store(tmp_path: Path, monkeypatch
             connection.execute("select 1")
 
 
-def test_many_write_at_once(store: Store) -> None:
+def test_concurrent_writers_do_not_conflict(store: Store) -> None:
     def one(number: int) -> None:
         with Store(store.folder).begin("measure", [str(number)]) as keeper:
             store.count()
@@ -316,7 +316,7 @@ def test_many_write_at_once(store: Store) -> None:
     }
 
 
-# --- where
+# --- location
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_many_write_at_once(store: Store) -> None:
         (Path("here"), True, "elsewhere", None),
     ],
 )
-def test_where_it_is(given, is_off: bool, named, folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_location_of_the_store(given, is_off: bool, named, folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INFEROMETER_STORE", raising=False)
     if named is not None:
         monkeypatch.setenv("INFEROMETER_STORE", named)
@@ -346,9 +346,7 @@ def test_a_file_is_not_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert not Store(file).has("abcd")
 
 
-def test_where_nothing_can_be_written_there_is_one_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_store_causes_one_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     with Store(tmp_path / "file").begin("measure", []) as keeper:
         assert not keeper.is_kept
@@ -357,7 +355,7 @@ def test_where_nothing_can_be_written_there_is_one_warning(
     assert capsys.readouterr().err.count("WARNING") == 1
 
 
-def test_a_disk_that_fills_up_is_told_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_causes_one_warning(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     with store.begin("measure", []) as keeper:
         shutil.rmtree(store.folder)
         keeper.save(sample_result())
@@ -366,7 +364,7 @@ def test_a_disk_that_fills_up_is_told_once(store: Store, capsys: pytest.CaptureF
     assert capsys.readouterr().err.count("WARNING") == 1
 
 
-def test_a_keeper_of_nothing_is_silent() -> None:
+def test_a_keeper_without_a_folder_is_silent() -> None:
     keeper = Keeper(Run("", "measure"), None)
     with keeper:
         keeper.about(url="", model="m")

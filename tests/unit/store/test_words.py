@@ -17,5 +17,5 @@ from inferometer.store.words import kept_words
         ("h:1 --input-data a.json", "measure h:1 --data a.json"),
     ],
 )
-def test_a_command_line_is_kept_without_its_secrets(given: str, kept: str) -> None:
+def test_a_command_line_is_stored_without_secrets(given: str, kept: str) -> None:
     assert " ".join(kept_words("measure", given.split(), COMMAND)) == kept

@@ -1,4 +1,4 @@
-"""A store in a browser, asked without one."""
+"""The browser interface of a store, called without a browser."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ def guarded(site: Site) -> Gatekeeper:
 
 @pytest.fixture
 def ask(guarded: Gatekeeper) -> Callable[..., Answered]:
-    """A request of a page of ours, unless headers say otherwise."""
+    """Send a request as from one of our pages, unless headers say otherwise."""
 
     def ask(path: str, **more) -> Answered:
         headers = TRUSTED | more.pop("headers", {})

@@ -1,7 +1,7 @@
-"""No value of any field of the form makes anything outside of the uploaded files be opened.
+"""No value of any form field opens a file outside the uploads.
 
-A path outside is spliced into every option's values in many ways. The form's own check is one thing; the run that it
-would start is tried without it, up to the first request that would be sent.
+A path outside is spliced into the values of every option in many ways. Both the form's own check and the run that it
+would start are tested, the latter up to its first request.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tests.support.servers import FakeTriton
 
 COMMANDS = {row.name: row for row in startables()}
 SEED = 30
-VALUES = (  # {up}: an uploaded file; {out}: the file outside
+VALUES = (  # {up}: an uploaded file; {out}: a file outside
     "{out}",
     "@{out}",
     "x={out}",
@@ -52,13 +52,13 @@ VALUES = (  # {up}: an uploaded file; {out}: the file outside
     "x=@~{out}",
     "$HOME/../../../../../../..{out}",
 )
-COUNTS = {  # of values that are tried, by (command is measure, the field takes a file)
+COUNTS = {  # number of values tried, by (command is measure, the field takes a file)
     (True, True): 12,
     (True, False): 1,
     (False, True): 3,
     (False, False): 1,
 }
-KINDS = (  # where each option that names files is understood
+KINDS = (  # the kind of server for each option that names files
     ("triton", ("--data", "--input", "--replay", "--request-intervals", "--api-key-file", "--tls-ca")),
     ("openai", ("--prompts", "--prompt-tokens", "--output-tokens", "--data", "--tokenizer", "--replay")),
     ("http", ("--body", "--data", "--tls-cert", "--tls-key")),
@@ -92,7 +92,7 @@ def opens(place):
 
 
 def tried(startable, words) -> None:
-    """The command as its process reads it, without the form."""
+    """Run the command as its process would, without the form."""
     with contextlib.suppress(InferometerError):
         given = read(words, startable.command)
         assert isinstance(given, dict)
@@ -175,7 +175,7 @@ def test_an_input_that_names_two_files_is_refused_by_the_one_it_reads(ask, site,
 @pytest.mark.parametrize(
     "value", ["ray://head:10001", "head:6379", "RAY://h:1", " ray://h:1 ", "ray://[::1]:1"]
 )
-def test_the_form_connects_to_no_ray_cluster_that_somebody_types(ask, site, value):
+def test_the_form_does_not_connect_to_an_arbitrary_ray_cluster(ask, site, value):
     for name in ("measure", "find", "tune"):
         fields = {"url": "h:1", "model": "m", "--slo": "p99<1s", "--ray": value}
         body = json.dumps({"command": name, "fields": fields}).encode()

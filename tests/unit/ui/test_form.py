@@ -1,4 +1,4 @@
-"""The form says what the command line says, and the other way round."""
+"""The form and the command line correspond to each other."""
 
 import json
 import shlex
@@ -13,13 +13,13 @@ COMMANDS = {row.name: row for row in startables()}
 
 
 @pytest.mark.parametrize("name", STARTED)
-def test_every_field_is_an_option_of_the_command_once(name):
+def test_every_field_is_exactly_one_option(name):
     fields = [field.name for group in groups(COMMANDS[name]) for field in group.fields]
     assert len(fields) == len(set(fields))
     assert all(field in COMMANDS[name].command.by_name for field in fields)
 
 
-def test_the_options_that_matter_most_come_first():
+def test_the_most_important_options_come_first():
     first, *others = groups(COMMANDS["measure"])
     assert [field.name for field in first.fields[:4]] == ["--concurrency", "--rate", "--requests", "--warmup"]
     assert {"--data", "--slo", "--grpc", "--tag"} < {field.name for field in first.fields}
@@ -72,24 +72,24 @@ def test_a_filled_form_is_a_command_line_and_back(name, fields, line, tmp_path):
 @pytest.mark.parametrize(
     ("name", "fields", "where", "words"),
     [
-        ("measure", {}, "url", "give the address"),
+        ("measure", {}, "url", "enter the address"),
         ("measure", {"url": "h:1", "--concurrency": "no"}, "--concurrency", "no"),
         ("measure", {"url": "h:1", "--duration": "10 parsecs"}, "--duration", "parsecs"),
         ("measure", {"url": "h:1", "--service-kind": "cobol"}, "--service-kind", "cobol"),
         ("measure", {"url": "h:1", "--concurrency": "1", "--rate": "5"}, "--concurrency", ""),
-        ("find", {"url": "h:1"}, "--slo", "must be given"),
+        ("find", {"url": "h:1"}, "--slo", "is required"),
         ("find", {"url": "h:1", "--slo": "p99<fast"}, "", "fast"),
         ("compare", {"url": "h:1", "model": "one"}, "", "two"),
         ("measure", {"url": "h:1", "--made-up": "x"}, "", "--made-up"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(name, fields, where, words, tmp_path):
+def test_errors_appear_at_their_field(name, fields, where, words, tmp_path):
     errors = checked(COMMANDS[name], fields, tmp_path).errors
     assert where in errors, errors
     assert words in errors[where]
 
 
-def test_a_file_that_was_dropped_in_may_be_read(tmp_path):
+def test_an_uploaded_file_may_be_read(tmp_path):
     file = tmp_path / "abc" / "data.json"
     file.parent.mkdir()
     file.write_text('{"data": []}')
@@ -100,7 +100,7 @@ def test_a_file_that_was_dropped_in_may_be_read(tmp_path):
 
 
 def test_no_option_with_a_path_is_offered_unguarded():
-    """A new option that reads or writes files must be thought about in form.py."""
+    """A new option that reads or writes files must be considered in form.py."""
     from inferometer.ui.form import _FILE_FIELDS, _FILE_MARK_FIELDS
 
     harmless = {"endpoint", "path", "client_resources"}  # paths of addresses, resources of nodes

@@ -1,4 +1,4 @@
-"""Requests that no page of ours sends: every route answers them with a sentence and a status below 500."""
+"""Requests that our pages never send: every route responds with a message and a status below 500."""
 
 import json
 import re
@@ -79,14 +79,14 @@ BODIES = (  # (content type, body)
 
 @pytest.fixture
 def routes(site) -> list[Route]:
-    """Of the application itself, so that a new one is tried too."""
+    """The routes of the application, so that new ones are tested too."""
     found = [route for route in application(site).routes if isinstance(route, Route)]
     assert len(found) > 20
     return found
 
 
 def kept_run(site) -> str:
-    """One without a result, whose pages are quick."""
+    """A run without a result, whose pages are fast."""
     with site.store.begin("measure", ("measure", "h:1", "m")) as keeper:
         keeper.end(1, "it failed")
     return keeper.run.id
@@ -105,24 +105,24 @@ def places(route: Route, part: str) -> str:
     return re.sub(r"\{[^}]*\}", lambda _: part, route.path)
 
 
-def test_strange_paths_are_answered_with_a_sentence(ask, routes):
+def test_strange_paths_get_an_error_message(ask, routes):
     for route in routes:
         for part in PATH_PARTS if "{" in route.path else ():
             method = min(route.methods)
             checked(ask(places(route, part), method=method), (route.path, part[:20], method))
 
 
-def test_strange_queries_are_answered_with_a_sentence(ask, routes, site):
+def test_strange_queries_get_an_error_message(ask, routes, site):
     run = kept_run(site)
     for route in routes:
         if route.path == "/runs/{id}/events":
-            continue  # a stream; of a run that has ended it says so and ends
+            continue  # a stream, which ends at once for a finished run
         for query in QUERIES:
             checked(ask(f"{places(route, run)}?{query}"), (route.path, query[:40]))
 
 
-def test_strange_bodies_are_refused_with_a_sentence(ask, routes, site):
-    site.jobs.step = lambda: None  # what a body would start
+def test_strange_bodies_get_an_error_message(ask, routes, site):
+    site.jobs.step = lambda: None  # do not start runs
     for route in routes:
         for method in sorted(route.methods - {"GET", "HEAD"}):
             place = places(route, kept_run(site) if "{id}" in route.path else "1")
@@ -131,13 +131,13 @@ def test_strange_bodies_are_refused_with_a_sentence(ask, routes, site):
                 checked(answer, (route.path, kind, body[:60]))
                 if route.path.startswith("/new/") and b'"--' not in body:
                     assert answer.status in (400, 415), (route.path, kind, body[:60])
-    assert {job.line for job in site.jobs.waiting} == {"inferometer measure h:1 m"}  # run again
+    assert {job.line for job in site.jobs.waiting} == {"inferometer measure h:1 m"}  # by "Run again"
 
 
 @pytest.mark.parametrize(
     "method", ["BREW", "TRACE", "CONNECT", "DELETE", "PATCH", "OPTIONS", "get", "", "\xff"]
 )
-def test_unknown_methods_are_refused_with_a_sentence(ask, routes, method):
+def test_unknown_methods_get_an_error_message(ask, routes, method):
     for route in routes:
         answer = ask(places(route, "1"), method=method)
         checked(answer, (route.path, method))
@@ -160,7 +160,7 @@ def test_unknown_methods_are_refused_with_a_sentence(ask, routes, method):
         {"x-forwarded-proto": "\xff"},
     ],
 )
-def test_strange_headers_are_answered_with_a_sentence(ask, headers):
+def test_strange_headers_get_an_error_message(ask, headers):
     for path, method in (
         ("/", "GET"),
         ("/new/check", "POST"),
@@ -193,6 +193,6 @@ def test_two_hosts_or_origins_are_refused(guarded):
     ("method", "path"),
     [("POST", "/new/check"), ("POST", "/new/start"), ("PUT", "/uploads/x"), ("POST", "/chosen/delete")],
 )
-def test_a_peer_that_leaves_within_its_request_causes_no_exception(ask, site, method, path):
+def test_a_disconnect_during_a_request_causes_no_exception(ask, site, method, path):
     assert ask(path, method=method, body=b"{", is_cut=True).status == 400
     assert not [one for one in site.uploads.rglob("*") if one.is_file()]

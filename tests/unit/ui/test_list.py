@@ -1,4 +1,4 @@
-"""The list of runs: what it shows of each, what it can be narrowed to, and what is done to several at once."""
+"""The list of runs: its columns, its filters, and bulk changes."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def searched(*, value, verdict):
     ],
     ids=lambda value: str(value) if not hasattr(value, "levels") else "",
 )
-def test_the_badge_of_a_run_says_how_it_ended(ask, kept, site, answer, code, tone, words):
+def test_the_badge_shows_the_outcome_of_a_run(ask, kept, site, answer, code, tone, words):
     run = kept(answer, code=code)
     assert badge(site.store.get(run.id)) == Badge(tone, words)
     shown = f'<span class="state {tone}">{words}</span>'
@@ -76,7 +76,7 @@ def test_the_badge_of_a_run_says_how_it_ended(ask, kept, site, answer, code, ton
     assert _state(site, run) == f"finished\t{tone}\t{words}"  # for the live page
 
 
-def test_a_search_that_breaks_its_slo_at_some_loads_is_not_a_broken_one(kept, site):
+def test_a_search_with_some_violations_is_not_marked_as_broken(kept, site):
     assert badge(kept(sample_search(), words=("find",))).words == "finished"
     assert badge(kept(searched(value=0.0, verdict="broken"), words=("find",), code=1)).words == "SLO broken"
 
@@ -90,13 +90,13 @@ def test_a_search_that_breaks_its_slo_at_some_loads_is_not_a_broken_one(kept, si
         ("find", 0, "finished"),
     ],
 )
-def test_runs_kept_by_earlier_versions_have_a_badge_by_their_exit_code(command, code, words):
+def test_runs_of_earlier_versions_get_a_badge_from_their_exit_code(command, code, words):
     run = Run("abcd1234", command, state=FINISHED, code=code)
     assert badge(run).words == words
     assert json.loads(json.dumps(to_plain(run)))["tone"] == ""
 
 
-def test_the_list_has_load_server_and_duration(ask, kept, site):
+def test_the_list_shows_load_server_and_duration(ask, kept, site):
     run = site.store.get(kept().id)
     row = re.search(r"<tbody.*?</tbody>", ask("/").text, re.S)[0]
     cells = dict(re.findall(r'<td data-name="([^"]+)"[^>]*>([^<]*)', row))
@@ -112,7 +112,7 @@ def rows_of(page):
     return set(re.findall(r'name="run" value="(\w+)"', page))
 
 
-def test_menus_narrow_the_list(ask, site):
+def test_menus_filter_the_list(ask, site):
     figures = planted_figures(1, seed=1)
     known: list[dict[str, Any]] = [
         {"command": "measure", "model": "simple", "server": "triton 2.51.0", "tags": ("a", "b")},
@@ -149,8 +149,8 @@ def test_menus_narrow_the_list(ask, site):
     assert "<option selected>triton 2.5</option>" in shown
     assert (
         "server=triton+2.5" in re.search(r'aria-sort.*?href="([^"]*)"', shown)[1]
-    )  # sorting keeps the choice
-    assert "No run fits" in ask("/?model=gone").text
+    )  # sorting keeps the filter
+    assert "No matching runs" in ask("/?model=gone").text
 
 
 def chosen(*runs, **more):
@@ -176,7 +176,7 @@ def test_several_runs_are_tagged_and_deleted_at_once(ask, kept, site):
     assert [run.id for run in site.store.runs()] == [three.id]
 
 
-def test_a_bulk_change_is_made_to_all_of_the_runs_or_to_none(ask, kept, site):
+def test_a_bulk_change_applies_to_all_runs_or_none(ask, kept, site):
     one = kept()
     with Store(site.folder).begin("measure", ("measure",)) as keeper:
         assert ask("/chosen/delete", method="POST", body=chosen(one, keeper.run)).status == 400

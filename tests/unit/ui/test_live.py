@@ -1,4 +1,4 @@
-"""What a run says reaches every browser, once and in order."""
+"""Live lines reach every browser, once and in order."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def line(number, kind="sample"):
     return json.dumps({"kind": kind, "number": number}).encode()
 
 
-def test_lines_come_in_order_and_once_however_they_are_cut(tmp_path, lines):
+def test_lines_arrive_once_and_in_order_however_they_are_split(tmp_path, lines):
     path = tmp_path / "live.jsonl"
     assert lines.since(0) == (0, [])  # nothing is written yet
     whole = b"".join(line(number) + b"\n" for number in range(5))
@@ -40,13 +40,13 @@ def test_lines_come_in_order_and_once_however_they_are_cut(tmp_path, lines):
     assert lines.since(5) == (5, [])
 
 
-def test_what_is_no_line_of_ours_is_left_out(tmp_path, lines):
+def test_foreign_lines_are_skipped(tmp_path, lines):
     path = tmp_path / "live.jsonl"
     path.write_bytes(b'\n{"kind": "sample"\n[1]\n"x"\n\xff\n' + line(1, "level") + b"\nhalf")
     assert lines.since(0) == (1, [line(1, "level")])
 
 
-def test_old_samples_are_forgotten_and_levels_are_not(tmp_path, lines, monkeypatch):
+def test_old_samples_are_dropped_and_levels_kept(tmp_path, lines, monkeypatch):
     monkeypatch.setattr(live, "MOST_SAMPLES", 10)
     path = tmp_path / "live.jsonl"
     path.write_bytes(b"".join(line(n, "level" if n % 10 == 0 else "sample") + b"\n" for n in range(100)))

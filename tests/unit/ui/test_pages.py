@@ -1,4 +1,4 @@
-"""What pages show of a store, and what changes do to it."""
+"""Pages of a store, and changes to it."""
 
 import json
 import re
@@ -14,11 +14,11 @@ from tests.support.planted_store import planted_figures, planted_history
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
 
 
-def test_an_empty_store_says_what_to_do(ask):
+def test_an_empty_store_suggests_what_to_do(ask):
     assert "Start one here" in ask("/").text
 
 
-def test_the_list_has_every_run_and_finds_them(ask, kept):
+def test_the_list_shows_and_finds_every_run(ask, kept):
     one, two = kept(tags=("nightly",)), kept(words=("measure", "localhost:8000", "other"))
     page = ask("/").text
     assert all(run.id in page for run in (one, two))
@@ -27,8 +27,8 @@ def test_the_list_has_every_run_and_finds_them(ask, kept):
     found = ask("/?q=tag%3Dnightly").text
     assert one.id in found
     assert two.id not in found
-    assert "runs have no" in ask("/?q=colour%3Dred").text
-    assert "No run fits" in ask("/?q=nothing-like-it").text
+    assert "runs cannot be filtered by" in ask("/?q=colour%3Dred").text
+    assert "No matching runs" in ask("/?q=nothing-like-it").text
 
 
 def test_the_list_is_sorted_and_comes_in_pages(ask, kept, monkeypatch):
@@ -60,8 +60,8 @@ def test_a_run_of_any_kind_has_its_page_and_its_files(ask, kept, make):
     assert ask(f"/runs/{run.id}/download/exe").status == 404
 
 
-def test_the_one_script_of_a_report_is_the_one_that_may_run(ask, kept):
-    """The digest in the policy is that of the script on the page, also in other colours."""
+def test_only_the_script_of_a_report_may_run(ask, kept):
+    """The digest in the policy matches the script on the page, in any colour theme."""
     run = kept()
     for theme in ("", "light", "dark", "</script>"):
         answer = ask(f"/runs/{run.id}/report?theme={theme}")
@@ -82,7 +82,7 @@ def form(**fields):
     return "&".join(f"{name}={value}" for name, value in fields.items()).encode()
 
 
-def test_tags_come_and_go(ask, kept, site):
+def test_tags_are_added_and_removed(ask, kept, site):
     run = kept()
     assert ask(f"/runs/{run.id}/tags", method="POST", body=form(add="good+base,line")).status == 303
     assert site.store.get(run.id).tags == ("good", "base", "line")
@@ -110,17 +110,17 @@ def test_a_comparison_has_the_earlier_run_as_its_baseline(ask, kept, monkeypatch
     )
 
 
-def test_runs_that_are_not_alike_are_compared_only_when_that_is_asked_for(ask, kept):
+def test_different_runs_are_compared_only_on_request(ask, kept):
     result = sample_result()
     one, two = kept(), kept(replace(result, host={**result.host, "cores": 999}))
     refused = ask(f"/compare?run={one.id}&run={two.id}").text
-    assert "Compare all the same" in refused
+    assert "Compare anyway" in refused
     assert "999" in refused
-    assert "not measured alike" in ask(f"/compare?run={one.id}&run={two.id}&force=1").text
+    assert "measured under different conditions" in ask(f"/compare?run={one.id}&run={two.id}&force=1").text
     assert "has no levels" in ask(f"/compare?run={one.id}&run={kept(sample_diagnosis()).id}").text
 
 
-def test_jobs_go_one_at_a_time(tmp_path, monkeypatch):
+def test_jobs_run_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
     busy = [True]
     jobs = Jobs(tmp_path, lambda: busy[0], lambda pid: False)
@@ -134,7 +134,7 @@ def test_jobs_go_one_at_a_time(tmp_path, monkeypatch):
     jobs._started[1].wait()
     jobs.step()
     assert jobs.current is None
-    assert [job.failure for job in jobs.failed] == ["it ended with code 1 and said nothing"]
+    assert [job.failure for job in jobs.failed] == ["exited with code 1 without output"]
     jobs.remove(first)
     assert jobs.failed == ()
 
@@ -146,7 +146,7 @@ def test_a_rerun_without_its_secrets_goes_through_the_form(ask, kept, site):
     assert "Authorization:***" in ask(f"/new?from={run.id}").text
 
 
-def test_a_trend_shows_a_model_at_one_load_and_says_where_it_changed(ask, kept, monkeypatch, site):
+def test_a_trend_shows_a_model_at_one_load_and_its_changes(ask, kept, monkeypatch, site):
     assert "There are none yet" in ask("/trend").text
     assert ask("/trend/report").status == 404
     for day in range(1, 21):
@@ -171,7 +171,7 @@ def test_the_trends_of_20_stores_without_a_change_name_none(tmp_path):
 
 
 def slower(result, factor):
-    """All rates and latencies of a result, as of a server that is slower by that factor."""
+    """A result of a server that is slower by that factor."""
     levels = tuple(
         replace(
             level,

@@ -1,4 +1,4 @@
-"""No page, file or list of processes shows a secret that somebody typed into the form."""
+"""No page, file or process list shows a secret entered into the form."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def started(ask, fields):
 
 
 @pytest.mark.parametrize("fields", FIELDS)
-def test_a_job_that_waits_runs_or_failed_shows_no_secret(ask, site, fields, monkeypatch):
+def test_waiting_running_and_failed_jobs_show_no_secret(ask, site, fields, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/true")
     monkeypatch.setattr(site.jobs, "_is_busy", lambda: True)
     place = json.loads(started(ask, fields).text)["place"]
@@ -59,16 +59,16 @@ def test_the_command_line_below_the_form_shows_no_secret(tmp_path, fields):
     assert "***" in found.line
 
 
-def test_a_secret_that_was_not_kept_is_not_sent_as_asterisks(ask, kept):
+def test_a_masked_secret_is_not_sent_as_asterisks(ask, kept):
     run = kept(words=("measure", "localhost:8000", "simple", "--header", "Authorization:***"))
     assert "Authorization:***" in ask(f"/new?from={run.id}").text
     answer = started(ask, {"--header": "Authorization:***"})
     assert answer.status == 422
-    assert "was not kept" in json.loads(answer.text)["errors"]["--header"]
+    assert "was not stored" in json.loads(answer.text)["errors"]["--header"]
 
 
-def test_the_words_of_a_run_are_in_no_list_of_processes(tmp_path, monkeypatch):
-    """The process gets them on standard input, which only its owner can open."""
+def test_the_arguments_of_a_run_are_not_in_the_process_list(tmp_path, monkeypatch):
+    """The process gets its arguments on standard input, which only its owner can open."""
     script = tmp_path / "python"
     script.write_text(
         f"#!/bin/sh\ncat > {tmp_path}/stdin\ntr '\\0' '\\n' < /proc/$$/cmdline > {tmp_path}/cmdline\n"
@@ -84,7 +84,7 @@ def test_the_words_of_a_run_are_in_no_list_of_processes(tmp_path, monkeypatch):
     assert "inferometer.cli.started" in (tmp_path / "cmdline").read_text()
 
 
-def test_the_process_runs_the_words_it_is_given_and_leaves_standard_input_empty(tmp_path):
+def test_the_process_runs_its_arguments_and_leaves_standard_input_empty(tmp_path):
     command = (sys.executable, "-m", "inferometer.cli.started", "measure")
     words = json.dumps(["measure", "--no-such-option", "\ud800"])
     done = subprocess.run(command, input=words, capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -1,4 +1,4 @@
-"""What docs/security.md promises."""
+"""Guarantees of docs/security.md."""
 
 import json
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_a_token_in_the_address_of_a_change_does_not_count(ask):
 
 
 @pytest.mark.parametrize("headers", [{"content-length": str(MOST_BODY + 1)}, {}, {"content-length": "12"}])
-def test_a_huge_body_is_refused_whatever_it_says_of_its_length(ask, headers):
+def test_a_huge_body_is_refused_whatever_its_content_length(ask, headers):
     answer = ask("/new/check", method="POST", headers=headers, body=b" " * (MOST_BODY + 1))
     assert answer.status == 413
 
@@ -114,7 +114,7 @@ def test_a_huge_file_leaves_nothing_behind(ask, site, monkeypatch):
         "abcd/../../x",
     ],
 )
-def test_no_path_leads_out_of_the_store(ask, name):
+def test_no_path_escapes_the_store(ask, name):
     for end in ("", "/report", "/download/json", "/events", "/live"):
         assert ask(f"/runs/{name}{end}").status == 404
     for end in ("/delete", "/tags", "/stop", "/rerun"):
@@ -124,7 +124,7 @@ def test_no_path_leads_out_of_the_store(ask, name):
 
 
 @pytest.mark.parametrize("name", ["../../ui.py", "..", "ui.js/../../app.py", "", "app.py"])
-def test_static_files_are_three_and_no_more(ask, name):
+def test_there_are_exactly_three_static_files(ask, name):
     assert ask(f"/static/{name}").status == 404
     assert ask(f"/static/{name}", headers={"cookie": ""}).status == 401
 
@@ -132,7 +132,7 @@ def test_static_files_are_three_and_no_more(ask, name):
 @pytest.mark.parametrize(
     "name", ["../../evil", "..%2f..%2fevil", "/etc/evil", "a\\..\\evil", ".hidden", "$(touch x)*.json"]
 )
-def test_a_dropped_file_lies_in_its_own_folder(ask, site, name):
+def test_an_uploaded_file_is_in_its_own_folder(ask, site, name):
     answer = ask(f"/uploads/{name}", method="PUT", body=b"[1]")
     if answer.status == 200:
         path = site.uploads / json.loads(answer.text)["path"]
@@ -161,7 +161,7 @@ def test_a_dropped_file_lies_in_its_own_folder(ask, site, name):
         ("--model-repository", "/tmp"),
     ],
 )
-def test_the_form_names_no_file_that_was_not_dropped_in(ask, site, name, value):
+def test_the_form_accepts_only_uploaded_files(ask, site, name, value):
     fields = {"url": "localhost:8000", "model": "simple", name: value.format(uploads=site.uploads)}
     body = json.dumps({"command": "measure", "fields": fields}).encode()
     answer = ask("/new/start", method="POST", body=body, headers={"content-type": "application/json"})
@@ -170,7 +170,7 @@ def test_the_form_names_no_file_that_was_not_dropped_in(ask, site, name, value):
     assert site.jobs.current is None
 
 
-def test_what_a_server_or_a_file_says_is_never_markup(ask, kept):
+def test_text_from_servers_and_files_is_never_markup(ask, kept):
     result = sample_result()
     nasty = replace(result, model={**result.model, "name": NASTY})
     run = kept(nasty, words=("measure", "localhost:8000", NASTY, "--tag", NASTY), tags=(NASTY,))
@@ -190,7 +190,7 @@ def test_what_a_server_or_a_file_says_is_never_markup(ask, kept):
         assert "<img" not in answer.text
 
 
-def test_what_stands_in_a_dropped_file_starts_nothing_and_reads_nothing_else(tmp_path, monkeypatch):
+def test_the_content_of_an_uploaded_file_has_no_side_effects(tmp_path, monkeypatch):
     data = tmp_path / "uploads" / "a" / "data.json"
     data.parent.mkdir(parents=True)
     data.write_text(json.dumps({"data": [{"message_generator": f"touch {tmp_path}/owned"}]}))
@@ -206,7 +206,7 @@ def test_what_stands_in_a_dropped_file_starts_nothing_and_reads_nothing_else(tmp
             parts_of(f"look at @{path}")
 
 
-def test_pages_run_no_script_but_ours(ask, kept):
+def test_pages_run_only_our_script(ask, kept):
     run = kept()
     for path in ("/", "/new", f"/runs/{run.id}", "/nothing"):
         answer = ask(path)
@@ -224,7 +224,7 @@ def test_pages_run_no_script_but_ours(ask, kept):
     assert 'sandbox="allow-scripts allow-downloads"' in frame
 
 
-def test_which_addresses_are_this_machine_alone():
+def test_loopback_addresses_are_recognized():
     assert [
         host
         for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "box")
@@ -247,7 +247,7 @@ NAME = "runs.example.com"
 
 @pytest.fixture
 def proxied(site):
-    """A request that comes through a proxy, which `--allow-host` names."""
+    """Send a request through a proxy named by `--allow-host`."""
     guard = Gatekeeper(
         application(site),
         TOKEN,
@@ -293,12 +293,12 @@ def proxied(site):
     ],
 )
 def test_a_proxy_may_keep_or_rewrite_the_host(proxied, host, origin, status):
-    body_is_missing = 400  # the form itself was reached
+    body_is_missing = 400  # the form was reached
     answer = proxied("/new/check", method="POST", host=host, origin=origin)
     assert answer.status == (body_is_missing if status == 200 else status)
 
 
-def test_a_forwarded_host_is_not_believed(proxied):
+def test_a_forwarded_host_is_ignored(proxied):
     assert proxied("/", host="evil.example", x_forwarded_host=NAME).status == 421
 
 
@@ -313,13 +313,13 @@ def test_a_forwarded_host_is_not_believed(proxied):
         ("127.0.0.1:8700", "", False),
     ],
 )
-def test_the_cookie_is_secure_where_the_proxy_speaks_tls(proxied, host, scheme, is_secure):
+def test_the_cookie_is_secure_behind_a_tls_proxy(proxied, host, scheme, is_secure):
     answer = proxied(f"/?token={TOKEN}", host=host, x_forwarded_proto=scheme)
     assert answer.status == 303
     assert ("; Secure" in answer.headers["set-cookie"]) is is_secure
 
 
-def test_without_allow_host_nobody_can_make_the_cookie_secure(ask):
+def test_without_allow_host_the_cookie_is_never_secure(ask):
     answer = ask(f"/?token={TOKEN}", headers={"x-forwarded-proto": "https", "cookie": ""})
     assert "Secure" not in answer.headers["set-cookie"]
 
@@ -331,7 +331,7 @@ def test_a_name_that_is_not_a_host_is_refused(name):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
-def test_all_addresses_are_printed_as_one_that_others_can_open(host):
+def test_a_wildcard_address_is_printed_as_a_reachable_one(host):
     reached = reached_at(host)
     assert reached not in ("0.0.0.0", "::", "", "localhost", "127.0.0.1")
     assert reached.lower() in names_of("0.0.0.0")

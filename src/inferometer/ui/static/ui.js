@@ -11,13 +11,13 @@
     return element;
   };
 
-  // --- colours: as the system has it, or as chosen here; reports in frames follow
-  const themes = [["", "◐", "as the system has it"], ["dark", "●", "dark"], ["light", "○", "light"]];
+  // --- colours: those of the system, or as chosen here; reports in frames follow
+  const themes = [["", "◐", "system"], ["dark", "●", "dark"], ["light", "○", "light"]];
   const remember = (name) => { try { localStorage.setItem("inferometer-theme", name); } catch { /* private window */ } };
   const recall = () => { try { return localStorage.getItem("inferometer-theme") || ""; } catch { return ""; } };
   let theme = recall();
   const paint = () => { if (theme) { root.dataset.theme = theme; } else { delete root.dataset.theme; } };
-  paint(); // before the first letter is drawn
+  paint(); // before the first paint
 
   const themed = () => {
     const button = one("#theme");
@@ -50,7 +50,7 @@
     if (frame && Number.isFinite(height)) { frame.style.height = Math.min(Math.max(height, 200), 60000) + "px"; }
   });
 
-  // --- texts to be copied
+  // --- texts to copy
   const copies = () => {
     for (const button of all("button.copy")) {
       button.hidden = false;
@@ -68,7 +68,7 @@
     return reply.json();
   };
 
-  // --- numbers as reports write them
+  // --- numbers, formatted as in reports
   const digits = (value, count) => Number(value.toPrecision(count)).toLocaleString("en", { maximumFractionDigits: 6 });
   const amount = (value) => (value >= 1000 ? Math.round(value).toLocaleString("en") : digits(value, 3));
   const time = (ms) => {
@@ -95,7 +95,7 @@
     for (let tick = 0; tick < most + step * 0.999 && ticks.length < 12; tick += step) { ticks.push(Number(tick.toPrecision(12))); }
     return ticks;
   };
-  /** A chart in its figure: `x` and `y` give places of values; what is drawn before is forgotten. */
+  /** A chart in its figure, which replaces the previous drawing; `y` maps values to positions. */
   const chart = (name, mostY, written) => {
     const figure = one(`[data-chart="${name}"]`);
     figure.hidden = false;
@@ -115,7 +115,7 @@
     }
     return { svg, top, left, right, up, down, y, shapes, show: () => svg.replaceChildren(...shapes) };
   };
-  const speak = (() => { // what a chart shows, in words, for readers of the screen: not at every sample
+  const speak = (() => { // chart descriptions for screen readers, not updated at every sample
     const said = new Map();
     return (svg, words) => {
       const now = Date.now();
@@ -123,13 +123,13 @@
     };
   })();
 
-  /** The highest value of an axis: limits that lie within a few times of what is measured are in sight. */
+  /** The highest value of an axis: limits within a small factor of the measured values are shown. */
   const NEAR = 3;
   const reach = (values, limits) => {
     const most = Math.max(...values, 0);
     return Math.max(most, ...limits.map((limit) => limit.value).filter((value) => value <= most * NEAR));
   };
-  /** The limits of the SLO as lines across; one that is far above is named at the upper edge. */
+  /** SLO limits as horizontal lines; one far above is labelled at the upper edge. */
   const across = (plot, limits) => {
     limits.forEach((limit, number) => {
       const y = plot.y(limit.value);
@@ -162,7 +162,7 @@
     for (const [from, to] of warm) {
       plot.shapes.unshift(draw("rect", { class: "warm", x: x(from), width: Math.max(x(to) - x(from), 2), y: plot.up, height: plot.down - plot.up }));
     }
-    let clear = 0; // names that would overlap are left out
+    let clear = 0; // overlapping names are omitted
     for (const level of state.levels.values()) {
       const place = Math.max(x(level.at), plot.left);
       if (level.at < first - 2) { continue; }
@@ -196,7 +196,7 @@
     speak(plot.svg, `${title}: ${[...words, ...limits.map((limit) => "SLO " + limit.text)].join(", ")}`);
   };
 
-  /** One mark for each level, with its interval. */
+  /** A mark with its interval for each level. */
   const byLevel = (name, title, levels, key, written, limits = []) => {
     const rows = levels.filter((level) => level[key] && isNumber(level[key][0]));
     if (rows.length < 2) { return; }
@@ -250,18 +250,18 @@
     speak(plot.svg, `${rows.length} configurations with a forecast`);
   };
 
-  // --- a run while it goes
+  // --- a running test
   const TILES = {
     per_s: [amount], p50_ms: [time], p90_ms: [time], p95_ms: [time], p99_ms: [time], failed: [amount], outstanding: [amount],
     client_cores: [(value) => digits(value, 2), "cores"], server_waiting: [(value) => digits(value, 2), "in the server"],
     gpu: [(value) => Math.round(value * 100) + " %"], tokens_per_s: [amount],
   };
   const MOST_SAMPLES = 3000;
-  const CHARTS_MS = 950; // between two drawings of the charts
+  const CHARTS_MS = 950; // shortest time between two drawings of the charts
   const live = () => {
     const state = { samples: [], levels: new Map(), trials: [], began: 0, planned: null, ended: 0, bracket: null, limits: [], isOver: false };
     let isDirty = false;
-    let drawn = -Infinity; // when charts were, last
+    let drawn = -Infinity; // time of the last drawing of the charts
 
     const cell = (row, name, text, small = "") => {
       const element = made("td", text, "number");
@@ -284,7 +284,7 @@
       level: (line) => { state.levels.set(line.number, { ...line }); },
       sample: (line) => {
         state.began = state.began || line.at;
-        if (line.elapsed_s < 0.3 && !line.per_s) { line.per_s = null; } // the first replies of a level are still to come
+        if (line.elapsed_s < 0.3 && !line.per_s) { line.per_s = null; } // the first replies have not arrived yet
         state.samples.push(line);
         if (state.samples.length > MOST_SAMPLES) { state.samples.splice(0, MOST_SAMPLES / 2); }
       },
@@ -320,7 +320,7 @@
         cell(row, "Per second", isNumber(line.per_s) ? amount(line.per_s) : "–");
         cell(row, "Forecast", isNumber(line.predicted_per_s) ? amount(line.predicted_per_s) : "–");
         cell(row, "p99", isNumber(line.p99_ms) ? time(line.p99_ms) : "–");
-        const remark = made("td", line.failed_because || (line.is_best ? "best so far" : line.is_known ? "known from before" : ""));
+        const remark = made("td", line.failed_because || (line.is_best ? "best so far" : line.is_known ? "known from an earlier run" : ""));
         remark.dataset.name = "Remark";
         row.append(remark);
         one("#trials tbody").prepend(row);
@@ -338,9 +338,9 @@
       state.isOver = true;
       const now = one("#now");
       const [words, act, place] = {
-        killed: ["The process of this run is gone: it was killed. ", "See what it had measured", "/runs/" + one("#live").dataset.run],
-        "left alone": ["The browser interface was ended; the run goes on. ", "Its page, once `inferometer ui` runs again", location.pathname],
-        gone: ["It ended before anything was measured. ", "The list of runs says why", "/"],
+        killed: ["The process of this run was killed. ", "See what it had measured", "/runs/" + one("#live").dataset.run],
+        "left alone": ["The browser interface has exited; the run continues. ", "Its page, once `inferometer ui` is running again", location.pathname],
+        gone: ["The run ended before anything was measured. ", "See the list of runs for the reason", "/"],
       }[how] || [badge === "finished" ? "The run has ended. " : `The run has ended: ${badge}. `, "Open its report", "/runs/" + one("#live").dataset.run];
       now.textContent = words;
       now.classList.add(tone);
@@ -384,7 +384,7 @@
         if (planned && !state.isOver) { one("#done").hidden = false; one("#done").value = Math.min(1, (sample.at - state.planned.at) / planned); }
       }
       root.dataset.updates = Number(root.dataset.updates || 0) + 1;
-      // Figures follow at once. Charts take most of the time of a browser, which the server that is measured may need.
+      // Figures update at once. Charts take most of the browser's CPU time, which the measured server may need.
       if (state.isOver || performance.now() - drawn >= CHARTS_MS) { drawn = performance.now(); charts(sample); }
     };
     const charts = (sample) => {
@@ -393,8 +393,8 @@
       if (sample) {
         overTime("per_s", "Requests per second", state, [["per_s", "blue", "now"]], amount, ofRate);
         overTime("latency", "Latency", state, [["p50_ms", "blue", "p50"], ["p90_ms", "green", "p90"], ["p95_ms", "purple", "p95"], ["p99_ms", "orange", "p99"]], time, ofTime);
-        overTime("requests", "Requests under way", state, [["outstanding", "blue", "outstanding"], ["server_waiting", "orange", "waiting in the server"]], amount);
-        overTime("cores", "Cores that this client uses", state, [["client_cores", "blue", "now"]], (value) => digits(value, 2));
+        overTime("requests", "Outstanding requests", state, [["outstanding", "blue", "outstanding"], ["server_waiting", "orange", "waiting in the server"]], amount);
+        overTime("cores", "Client CPU, in cores", state, [["client_cores", "blue", "now"]], (value) => digits(value, 2));
         overTime("gpu", "GPU busy", state, [["gpu", "blue", "now"]], (value) => Math.round(value * 100) + " %");
       }
       const done = [...state.levels.values()].filter((level) => level.isDone);
@@ -404,7 +404,7 @@
       forecast(state.trials);
     };
 
-    // A hidden page lets go of its stream: a browser has only a few connections for all its pages.
+    // A hidden page closes its stream: a browser has only a few connections for all its pages.
     let source = null;
     let seen = "0";
     const follow = () => {
@@ -431,7 +431,7 @@
     addEventListener("resize", () => { isDirty = true; drawn = -Infinity; requestAnimationFrame(redraw); });
   };
 
-  // --- the list of runs: choose two, and see new ones without asking
+  // --- the list of runs: selection and automatic refresh
   const runs = () => {
     const count = () => {
       const chosen = all("#chosen [name=run]:checked").length;
@@ -439,7 +439,7 @@
       if (!button) { return; }
       button.disabled = chosen < 2;
       all("#acts button[formaction]").forEach((act) => { act.disabled = chosen < 1; });
-      one("#chosen-count").textContent = chosen === 0 ? "Choose one or more." : `${chosen} chosen`;
+      one("#chosen-count").textContent = chosen === 0 ? "Select one or more." : `${chosen} selected`;
     };
     document.addEventListener("change", count);
     const every = one("#all");
@@ -465,7 +465,7 @@
     }, 3000);
   };
 
-  // --- a job that waits becomes a run
+  // --- a waiting job becomes a run
   const job = () => {
     const waiting = one("[data-waiting]");
     if (!waiting) { return; }
@@ -479,7 +479,7 @@
     }, 400);
   };
 
-  // --- the form of a new run
+  // --- the form for a new run
   const form = () => {
     const own = one("#form");
     const touched = new Set();
@@ -529,7 +529,7 @@
       if (wanted === looked) { return; }
       looked = wanted;
       if (!one("#url").value.trim()) { seen.textContent = ""; return; }
-      seen.textContent = "Asking what it is …";
+      seen.textContent = "Identifying the server …";
       let reply;
       try { reply = await ask("/new/look", content()); } catch { return; }
       if (looked !== wanted) { return; }
@@ -573,7 +573,7 @@
     own.addEventListener("submit", async (event) => {
       event.preventDefault();
       one("#go").disabled = true;
-      const reply = await ask("/new/start", content()).catch(() => ({ error: "the browser interface does not answer; is it still running?" }));
+      const reply = await ask("/new/start", content()).catch(() => ({ error: "the browser interface does not respond; is it still running?" }));
       one("#go").disabled = false;
       if (reply.place) { location.assign(reply.place); return; }
       tell(reply.errors || { "": reply.error }, true);
@@ -621,6 +621,6 @@
     const pages = { live, runs, job, new: form };
     const kind = document.body.dataset.page;
     if (Object.hasOwn(pages, kind)) { pages[kind](); }
-    setInterval(() => { fetch("/alive").catch(() => {}); }, 30000); // a ui that was started for one run ends after its last page
+    setInterval(() => { fetch("/alive").catch(() => {}); }, 30000); // an interface started for one run exits after its last page is closed
   });
 })();
