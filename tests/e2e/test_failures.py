@@ -208,7 +208,7 @@ def test_measure_without_any_answer_is_no_success(run: Callable, tmp_path: Path)
         )
     assert ended.code == 3
     assert "no request finished" in ended.stdout
-    assert f"'{table}' is not written: there is no level to put into it\n" in ended.stderr
+    assert f"'{table}' was not written: there is no level to report\n" in ended.stderr
     assert not table.exists()
 
 

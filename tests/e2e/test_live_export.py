@@ -108,8 +108,8 @@ def test_a_collector_that_is_not_there_is_one_warning(run: Callable, monkeypatch
 REFUSED = (
     ("prometheus_client", ("--prometheus", "0"), "pip install 'inferometer[prometheus]'"),
     ("opentelemetry.sdk.metrics", ("--otlp", "http://h:1"), "pip install 'inferometer[otlp]'"),
-    ("", ("--otlp", "localhost:4318"), "write it like http://localhost:4318"),
-    ("", ("--prometheus", "70000"), "give a port that is free, or 0 for any"),
+    ("", ("--otlp", "localhost:4318"), "use a form such as http://localhost:4318"),
+    ("", ("--prometheus", "70000"), "use a free port, or 0 for any"),
     ("", ("--prometheus", "-1"), "must be >= 0"),
 )
 

@@ -75,7 +75,7 @@ def test_a_measurement_shows_what_the_server_says(tmp_path: Path, capsys: pytest
     assert (llm["kv_tokens"], llm["accepted_share"], llm["was_restarted"]) == (1_000_000, None, False)
     assert llm["generated_per_s"] > 0
     shown = capsys.readouterr().out
-    assert "What the server says of itself" in shown
+    assert "Server metrics" in shown
     assert "Not said: Drafts accepted." in shown.replace("\n", " ")
 
 

@@ -92,7 +92,7 @@ MISTAKES = (
     ("measure {url} simple --json none/r.json", "none/r.json", "mkdir -p", 2),
     ("measure {url} simple --json - --csv -", "standard output", "give a file", 2),
     ("measure {url} simple --json - --csv /dev/stdout", "standard output", "give a file", 2),
-    ("measure {url} simple --export -", "not to standard output", "give it a name", 2),
+    ("measure {url} simple --export -", "standard output", "give a file name", 2),
     ("measure {url} simple --json r.x --html r.x", "two reports", "name of its own", 2),
     ("measure {url} simple -q -v", "mutually exclusive", "Give only one", 2),
     ("measure {url} simple --export .", "Path must not already exist", "", 2),

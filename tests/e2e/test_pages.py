@@ -183,7 +183,7 @@ def test_the_keys_of_a_legend_stand_beside_their_names(shown):
         " return own.width > 5 && own.left >= row.left && own.bottom <= row.bottom && own.top >= row.top; })"
         ".map(key => key.parentNode.textContent)",
     )
-    assert looks == ["p99 of each load", "kept", "undecided", "not judged", "broken"]
+    assert looks == ["p99 at each load", "kept", "undecided", "not judged", "broken"]
 
 
 def test_the_parts_of_a_bar_are_as_wide_as_their_share(shown):
@@ -361,7 +361,7 @@ def test_a_browser_that_ends_at_once_is_reported(monkeypatch, tmp_path):
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(LocalError, match="Chromium ended by itself"), browsing() as tab:
+    with pytest.raises(LocalError, match="Chromium exited unexpectedly"), browsing() as tab:
         tab.open(Path("/dev/null"))
 
 

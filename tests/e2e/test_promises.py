@@ -51,7 +51,7 @@ def test_a_promise_is_kept_broken_or_not_decided(
     ]  # fmt: skip
     (row,) = csv.DictReader(io.StringIO(files[2].read_text()))
     assert row["Promise"] == re.split("[:;]", row["Verdict"])[0] == verdict
-    said = {"kept": "Keeps '", "broken": "Breaks '", "undecided": "Not decided at concurrency 1 whether '"}
+    said = {"kept": "Meets '", "broken": "Violates '", "undecided": "Undecided at concurrency 1 whether '"}
     assert said[verdict] + promise in " ".join(ended.stdout.split())
     assert verdict in ended.stderr
 
@@ -162,7 +162,7 @@ def test_a_promise_is_broken_where_every_request_failed(run: Callable) -> None:
         words = ("measure", server.address, "--service-kind", "http", "-n", "20", "-q", "--slo", "p99<1h")
         ended = run("inferometer", *words, "--max-error-rate", "100%")
     assert ended.code == 4
-    assert ended.stdout.startswith("Breaks 'p99<1h' at concurrency 1: errors 100 %")
+    assert ended.stdout.startswith("Violates 'p99<1h' at concurrency 1: errors 100 %")
     assert "Every request failed (20 in all), so there is nothing to report." in ended.stdout
 
 

@@ -114,7 +114,7 @@ def test_more_requests_than_rendered_ones_all_begin_differently(
     assert found["prompts"]["is_unique"] is True
     assert found["prompts"]["different"] == 128
     assert found["prompts"]["cacheable"] / found["prompts"]["tokens"] < 0.06
-    assert "every request had a start of its own" in " ".join(found["stdout"].split())
+    assert "every prompt started differently" in " ".join(found["stdout"].split())
 
 
 def test_long_prompts_are_exact_and_unique_too(measured: Callable, server: Counting, tokenizer: Path) -> None:
@@ -209,9 +209,9 @@ def test_the_report_says_that_words_were_counted(measured: Callable, server: Cou
     found = measured(server, 10, "--prompt-tokens", "normal(30, 5)")
     assert (found["prompts"]["tokenizer"], found["prompts"]["is_exact"]) == ("words", False)
     said = " ".join(found["stdout"].split())
-    assert "Counted in words, as no tokenizer was given" in said
-    assert "Asked for: normal(30, 5) tokens" in said
-    assert "The server's own count" in said
+    assert "Counted in words because no tokenizer was given" in said
+    assert "Requested: normal(30, 5) tokens" in said
+    assert "Server's count" in said
 
 
 REFUSED = [

@@ -142,7 +142,7 @@ def test_a_shape_makes_as_many_requests_as_it_has(run: Callable, tmp_path: Path)
         ended = run("inferometer", "measure", "-m", "fake", "-u", fake.server.address, *words)
         assert len(fake.inferences) == 60
     assert ended.code == 0
-    for heading in ("Asked/s", "Sent/s", "Answered/s", "Service"):
+    for heading in ("Due/s", "Sent/s", "Answered/s", "Service"):
         assert heading in ended.stdout
     (level,) = api.load(str(path)).levels
     assert level.measurement.request_count == sum(row.request_count for row in level.windows) == 60

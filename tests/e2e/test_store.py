@@ -65,7 +65,7 @@ def test_two_runs_are_compared_by_their_ids(run: Callable[..., Ended], fake: str
     ended = run("inferometer", "compare", *ids, "--store", str(store.folder), "--json", "-")
     assert [row["name"] for row in json.loads(ended.stdout)["variants"]] == ids
     ended = run("inferometer", "compare", ids[0], "ffff", "--store", str(store.folder))
-    assert (ended.code, "no run in" in ended.stderr) == (64, True)
+    assert (ended.code, "there is no run" in ended.stderr) == (64, True)
     ended = run("inferometer", "compare", *ids, "--store", str(store.folder), "--tag", "x")
     assert "--tag does not apply to saved results" in ended.stderr
 
@@ -81,7 +81,7 @@ def test_nothing_is_kept_of_a_mistake_and_why_of_a_failure(
     assert (failed.code, failed.model) == (3, "fake")
     assert "cannot be reached" in failed.verdict
     ended = run("inferometer", "view", failed.id, "--store", str(store.folder))
-    assert f"run {failed.id} has no answer: it failed" in ended.stderr
+    assert f"run {failed.id} has no result: it failed" in ended.stderr
 
 
 # --- a disk that takes nothing

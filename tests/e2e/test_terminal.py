@@ -69,7 +69,7 @@ def test_ctrl_c_ends_in_order_and_gives_the_terminal_back() -> None:
             interrupt_at="no errors",
         )
     assert seen.code == INTERRUPTED
-    assert any("stopping; Ctrl-C again ends at once" in block for block in blocks(seen)[-3:])
+    assert any("stopping; press Ctrl-C again to stop at once" in block for block in blocks(seen)[-3:])
     assert "interrupted" in seen.last
     assert "▸" not in seen.last
     assert seen.screen.is_cursor_shown

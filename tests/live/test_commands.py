@@ -307,7 +307,7 @@ def test_demo_tells_the_whole_story(
         assert trial.suggestion.change.model == "preprocessing"
         assert trial.throughput > 0
         assert "What was tried" in stdout
-        assert "The server has its original configuration again." in stdout
+        assert "The server is back to its original configuration." in stdout
     result = api.load(str(folder / "result.json"))
     assert [level.value for level in result.levels] == [1, 2, 4]
     assert all(

@@ -187,7 +187,7 @@ def test_the_original_configuration_comes_back_after(
     if number != signal.SIGKILL:
         assert process.returncode == 130
         # A busy server may get its configuration back only after the command, from its guard.
-        back = "The server has its original configuration again."
+        back = "The server is back to its original configuration."
         assert back in stdout or "The trials ended early: " in stderr
 
 

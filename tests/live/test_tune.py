@@ -237,7 +237,7 @@ def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp
         assert trying.startswith("trial 1: W_config_default (1 CPU instance")
     done = call("inferometer", *command, "--budget", "9s", "--allow-inconclusive")
     assert done.code == 0, done.stderr
-    assert done.stderr.splitlines()[0] == f"{figures} (from the journal, not measured now)"
+    assert done.stderr.splitlines()[0] == f"{figures} (from the journal, not measured again)"
 
 
 def test_an_interrupted_search_answers_with_the_best_so_far(tmp_path, models):

@@ -1,4 +1,4 @@
-"""An answer as one table for spreadsheets: a row for each figure, step or trial. Times are in µs, shares up to 1."""
+"""An answer as a table for spreadsheets: a row for each figure, step or trial. Times are in µs, shares from 0 to 1."""
 
 import csv
 import io
@@ -75,7 +75,7 @@ def _interference(found: Interference) -> Iterator[Row]:
 
 
 def _text(rows: Iterable[Row]) -> str:
-    """The text of the file; empty if there are no rows."""
+    """The text of the file; empty without rows."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, row in enumerate(rows):
@@ -92,7 +92,7 @@ def _cell(value: object) -> str:
 
 
 def _ends(name: str, found: Estimate | None, scale: float = 1.0) -> Iterator[tuple[str, object]]:
-    """A figure with both ends of its interval."""
+    """A figure and both ends of its interval."""
     ends = (None, None, None) if found is None else (found.value, found.low, found.high)
     for title, end in zip((name, f"{name} low", f"{name} high"), ends, strict=True):
         yield title, None if end is None else end * scale
@@ -140,7 +140,7 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
 
 
 def _judgements(found: RegressionCheck) -> Iterator[Row]:
-    """A row for each figure and load; changes are in percent."""
+    """A row for each figure and load; changes are percentages."""
     for row in found.judgements:
         yield (
             ("figure", row.figure),
@@ -182,7 +182,7 @@ def _replicas(found: CapacityPlan) -> Iterator[Row]:
 
 
 def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:
-    """A row for each load of a server that makes text."""
+    """A row for each load of an LLM server."""
     for row in serving.levels:
         server = row.server
         yield (

@@ -1,7 +1,7 @@
 """An installed Chromium that turns a page into a picture or a PDF.
 
-It is driven by the browser's own protocol (Chrome DevTools Protocol) over a pair of pipes: JSON messages that end with
-a zero byte. So no port is opened, and no package is needed.
+It is controlled with the Chrome DevTools Protocol over a pair of pipes, as JSON messages that end with a zero byte, so
+that no open port and no extra package is needed.
 """
 
 import base64
@@ -23,11 +23,11 @@ from inferometer.base.errors import LocalError
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 DEADLINE_S = 60.0
 WIDTH = 1100
-MOST_PIXELS = 16_000  # the longest picture it can take; a longer page is made smaller
+MOST_PIXELS = 16_000  # largest height of a picture; longer pages are scaled down
 
 _FLAGS = (
     "--headless",
-    "--no-sandbox",  # it must run as root in containers; it only ever opens files of ours
+    "--no-sandbox",  # it must run as root in containers, and only opens our own files
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-quic",
@@ -43,11 +43,11 @@ _FLAGS = (
 
 
 def find_chromium() -> str:
-    """The path of a Chromium or Chrome on this machine."""
+    """Return the path of a Chromium or Chrome on this machine."""
     found = next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
     if found is None:
         raise LocalError(
-            "pictures and PDFs are made by Chromium, and none is installed",
+            "pictures and PDFs require Chromium, which is not installed",
             remedy="install the package chromium (Debian, Ubuntu: apt-get install chromium) or Google Chrome",
         )
     return found
@@ -55,7 +55,7 @@ def find_chromium() -> str:
 
 @dataclass(slots=True)
 class Tab:
-    """One open page; `events` are what the browser said by itself, such as errors of the page."""
+    """An open page; `events` are messages that the browser sent unasked, such as errors of the page."""
 
     commands: int  # file descriptors of the pipes
     replies: int
@@ -66,7 +66,7 @@ class Tab:
     _received: bytearray = field(default_factory=bytearray)
 
     def call(self, method: str, **parameters: Any) -> Mapping[str, Any]:
-        """Ask the browser for something and wait for its answer."""
+        """Send a command to the browser and return its reply."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self.session:
@@ -84,11 +84,11 @@ class Tab:
         return found
 
     def open(self, path: Path, *, width: int = WIDTH, height: int = 900) -> None:
-        """Show a file and wait until it is loaded; what earlier pages said is forgotten."""
+        """Open a file and wait until it is loaded; events of earlier pages are dropped."""
         self.visit(path.resolve().as_uri(), width=width, height=height)
 
     def visit(self, url: str, *, width: int = WIDTH, height: int = 900) -> None:
-        """The same for any address."""
+        """Open an address and wait until it is loaded."""
         self.events.clear()
         if not self.session:
             target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -101,12 +101,12 @@ class Tab:
         self.wait_for("Page.loadEventFired")
 
     def resize(self, width: int, height: int, scale: float = 1.0) -> None:
-        """The size of the screen in CSS pixels; `scale` is the number of real ones in each."""
+        """Set the size of the screen in CSS pixels, with `scale` device pixels in each."""
         size = {"width": width, "height": height, "deviceScaleFactor": scale}
         self.call("Emulation.setDeviceMetricsOverride", **size, mobile=False)
 
     def wait_for(self, method: str) -> None:
-        """Until the browser has said so; earlier events count."""
+        """Wait for an event; earlier ones count."""
         until_s = time.monotonic() + self.deadline_s
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._next(until_s))
@@ -122,7 +122,7 @@ class Tab:
         while b"\0" not in self._received:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or not select([self.replies], [], [], left_s)[0]:
-                raise LocalError(f"Chromium gave no answer within {self.deadline_s:.0f} s")
+                raise LocalError(f"Chromium did not reply within {self.deadline_s:.0f} s")
             data = os.read(self.replies, 1 << 16)
             if not data:
                 raise _ended()
@@ -135,13 +135,13 @@ class Tab:
 
 def _ended() -> LocalError:
     return LocalError(
-        "Chromium ended by itself", remedy="check that it starts: chromium --headless --version"
+        "Chromium exited unexpectedly", remedy="check that it starts: chromium --headless --version"
     )
 
 
 @contextmanager
 def browsing() -> Iterator[Tab]:
-    """A Chromium of its own, with an empty profile; it is gone afterwards."""
+    """Start a Chromium with an empty profile, and stop it afterwards."""
     command = find_chromium()
     with tempfile.TemporaryDirectory(prefix="inferometer-chromium-", ignore_cleanup_errors=True) as profile:
         their_in, our_out = os.pipe()
@@ -154,12 +154,12 @@ def browsing() -> Iterator[Tab]:
         try:
             yield Tab(our_out, our_in)
         finally:
-            os.close(our_out)  # the browser ends when its pipe does
+            os.close(our_out)  # the browser exits when its pipe closes
             os.close(our_in)
             _stop(process)
 
 
-# The browser reads from descriptor 3 and writes to 4, so a shell puts ours there.
+# The browser reads from descriptor 3 and writes to 4, so a shell moves ours there.
 _PLACED = 'exec 3<"/dev/fd/$0" 4>"/dev/fd/$1"; shift; exec "$@"'
 
 
@@ -174,7 +174,7 @@ def _start(command: list[str], commands: int, replies: int) -> "subprocess.Popen
             pass_fds=(commands, replies),
         )
     except OSError as error:
-        raise LocalError(f"Chromium cannot be started: {error}") from error
+        raise LocalError(f"cannot start Chromium: {error}") from error
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
@@ -186,7 +186,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def picture(tab: Tab, page: Path, *, width: int = WIDTH, height: int = 0) -> bytes:
-    """The page as PNG; as long as it is, where no height is given."""
+    """The page as PNG, in its full length if no height is given."""
     tab.open(page, width=width, **({"height": height} if height else {}))
     if not height:
         length = round(tab.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
@@ -195,7 +195,7 @@ def picture(tab: Tab, page: Path, *, width: int = WIDTH, height: int = 0) -> byt
 
 
 def pdf(tab: Tab, page: Path) -> bytes:
-    """The page as it prints, on A4."""
+    """The page as PDF on A4."""
     tab.open(page)
     sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
     return base64.b64decode(tab.call("Page.printToPDF", printBackground=True, **sheet)["data"])

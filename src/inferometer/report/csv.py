@@ -1,7 +1,7 @@
 """CSV files with the columns of the classic tool: one for the model, one for each of its direct members.
 
-Those of the classic script have only the levels that it reports. Ours have every level with an answer, each with its
-verdict behind the classic columns.
+The classic script's files only have the levels that it reports. Ours have every level with an answer, and append a
+verdict to the classic columns.
 """
 
 import re
@@ -29,12 +29,12 @@ from inferometer.stats.measurement import (
 from inferometer.stats.result import Result
 
 Row = tuple[tuple[str, object], ...]
-"""Cells with their column names; all rows of one file have the same columns."""
+"""Cells with their column names; all rows of a file have the same columns."""
 
 
 @frozen
 class Layout:
-    """Which columns the files of one run have."""
+    """The columns that the files of a run have."""
 
     has_server: bool
     has_cache: bool
@@ -49,7 +49,7 @@ class Layout:
 
 @frozen
 class GpuColumn:
-    """A heading of the text and a column of the CSV."""
+    """A heading in the text and a column in the CSV."""
 
     name: str
     value: Callable[[GpuFigures], float | None]
@@ -57,7 +57,7 @@ class GpuColumn:
     cell: Callable[[float], str] = decimal
 
     def rows(self, gpus: tuple[GpuFigures, ...]) -> list[tuple[str, float]]:
-        """(UUID, value) of the GPUs that have it."""
+        """(UUID, value) for the GPUs that report it."""
         found = ((gpu.uuid, self.value(gpu)) for gpu in gpus)
         return [(uuid, value) for uuid, value in found if value is not None]
 
@@ -71,12 +71,12 @@ GPU_COLUMNS = (
 
 
 def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
-    """The main file and, beside it, one for each composing model; nothing when no level is reported."""
+    """Write the main file and one for each composing model beside it; write nothing if no level is reported."""
     text = main_csv(result)
     if not text:
         return ()
     files = [(path, text)]
-    if path.is_file() or not path.exists():  # a pipe or a device has no neighbours
+    if path.is_file() or not path.exists():  # not for a pipe or a device
         files += [(path.with_name(prefix + path.name), part) for prefix, part in composing_csvs(result)]
     outputs = Outputs()
     for name, part in files:
@@ -86,9 +86,9 @@ def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
 
 
 def main_csv(result: Result) -> str:
-    """The levels that count, by increasing inferences per second; nothing if there is none.
+    """The reported levels by increasing inferences per second; empty if there are none.
 
-    In the classic file only --verbose-csv adds the columns about tokens.
+    In the classic file, only --verbose-csv adds the columns about tokens.
     """
     layout = _layout(result)
     rows = _counted(result)
@@ -98,7 +98,7 @@ def main_csv(result: Result) -> str:
 
 
 def _class_rows(layout: Layout, level: Level, whole: Measurement) -> Iterator[Row]:
-    """The sum, then every class; of visits also their steps."""
+    """The total, then every class; visits also have their steps."""
     yield _with_class("all", _main_row(layout, level, whole))
     named = [pair for row in level.classes for pair in ((row.name, row), *_steps(row))]
     for name, row in named:
@@ -131,13 +131,13 @@ def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
 
 
 def floored_levels(result: Result) -> tuple[Level, ...]:
-    """Levels whose server times add up to more than the client waited; column 5 shows 0 there."""
+    """Levels whose server times exceed the client's latency, for which column 5 shows 0."""
     rows = _counted(result)
     return tuple(level for level, measurement in rows if _network_ns(level, measurement) < 0)
 
 
 def _counted(result: Result) -> list[tuple[Level, Measurement]]:
-    """The rows' order in every file; periodic concurrency has none."""
+    """The levels in the order of the rows; none for periodic concurrency."""
     if is_periodic(result.effective):
         return []
     rows = [
@@ -204,7 +204,7 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
 def _text_cells(
     layout: Layout, measurement: Measurement, promise: PromiseOutcome | None
 ) -> Iterator[tuple[str, object]]:
-    """Behind the classic columns: what only servers that make text have, and a promise."""
+    """Columns after the classic ones: those for LLM servers, and the SLO."""
     tokens, streaming = measurement.tokens, measurement.streaming
     if layout.has_tokens and tokens is not None:
         first = None if streaming is None else streaming.first
@@ -239,7 +239,7 @@ def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:
 
 
 def _identifier(text: str) -> str:
-    """The classic file quotes nothing: what would end a cell or a line, or begin a formula, becomes an underscore."""
+    """Replace characters that would end a cell or a line, or start a formula: the classic file quotes nothing."""
     return "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip("-")
 
 
@@ -265,7 +265,7 @@ def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:
 
 
 def _server_cells(layout: Layout, model: ModelStatistics | None, rest_ns: int) -> list[tuple[str, object]]:
-    """A level without statistics in a run that has them leaves its cells empty."""
+    """Server cells; empty for a level without statistics in a run that has them."""
     if not layout.has_server:
         return []
     counters = Counters() if model is None else model.counters
@@ -284,10 +284,10 @@ def _accounted_ns(counters: Counters) -> int:
 
 
 def _network_ns(level: Level, measurement: Measurement) -> int:
-    """What neither client nor server accounts for; below zero with too small a sample."""
+    """Time that neither client nor server accounts for; below zero if the sample is too small."""
     if measurement.server is None:
         return 0
-    # At a request rate the latency starts when the request was due; waiting for its turn is not the network.
+    # At a request rate, latency starts when the request was due; waiting to be sent is not network time.
     whole = measurement.service if level.mode == "request_rate" else measurement.latency
     client = measurement.send_ns + measurement.receive_ns
     return whole.mean_ns - client - _accounted_ns(measurement.server.counters)
@@ -301,19 +301,19 @@ def _text(rows: list[Row]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-# --- texts of others in tables and names of files
+# --- foreign texts in tables and file names
 
 
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)?%?", re.IGNORECASE)
 
 
 def _name_cell(text: str) -> str:
-    """On one line and without commas: cells of this table are not quoted."""
+    """A name on one line and without commas, because cells of this table are not quoted."""
     return spreadsheet_cell(" ".join(text.split())).replace(",", ";").replace('"', "'")
 
 
 def spreadsheet_cell(text: str) -> str:
-    """For a CSV file that a spreadsheet may open: a text that would be taken for a formula begins with a quote."""
+    """Prefix a text that a spreadsheet would take for a formula with a quote."""
     words = printable(text)
     if words[:1] in ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%") and not _NUMBER.fullmatch(words):
         return f"'{words}" if words != "-" else words
@@ -321,6 +321,6 @@ def spreadsheet_cell(text: str) -> str:
 
 
 def file_part(name: str) -> str:
-    """A name as a part of a file's: what would lead to another folder, or is no text, becomes an underscore."""
+    """Make a name safe as part of a file name: separators and unprintable characters become underscores."""
     kept = "".join("_" if char in "/\0" or not char.isprintable() else char for char in name)
     return kept.encode("utf-8", "replace").decode()[:100]

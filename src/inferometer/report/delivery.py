@@ -1,4 +1,4 @@
-"""An answer goes where it was asked for: the terminal, files, or standard output."""
+"""Deliver an answer to the terminal, to files, or to standard output."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ _STDOUT = ("-", "/dev/stdout", "/dev/fd/1")
 
 
 class Forms(Protocol):
-    """Where an answer is to go, in each of the forms."""
+    """The destination of an answer in each form."""
 
     @property
     def csv(self) -> str | None: ...
@@ -38,13 +38,11 @@ def is_stdout(place: str | None) -> bool:
 
 
 def check_outputs(options: "Options") -> None:
-    """Refuses files that could not be written when the load is over, and two reports in one."""
+    """Refuse files that could not be written after the load, and two reports for one file."""
     check_forms(options)
     if options.profile_export is not None:
         if is_stdout(options.profile_export):
-            raise UsageError(
-                "requests are exported to a file, not to standard output", remedy="give it a name"
-            )
+            raise UsageError("requests cannot be exported to standard output", remedy="give a file name")
         from inferometer.report.export import exportable
 
         exportable(Path(options.profile_export))
@@ -55,18 +53,21 @@ def check_forms(asked: Forms) -> None:
     on_stdout = [f"--{form}" for form, place in places.items() if is_stdout(place)]
     if len(on_stdout) > 1:
         raise UsageError(
-            f"{' and '.join(on_stdout)} would all go to standard output", remedy="give a file for all but one"
+            f"{' and '.join(on_stdout)} would all write to standard output",
+            remedy="give a file name for all but one",
         )
     files = [Path(place) for place in places.values() if not is_stdout(place)]
     names = [file.resolve() for file in files]
     for name in names:
         if names.count(name) > 1 and not name.is_relative_to("/dev"):
-            raise UsageError(f"two reports are to go to '{name}'", remedy="give each a name of its own")
+            raise UsageError(
+                f"two reports would be written to '{name}'", remedy="give each a file name of its own"
+            )
     writable(*files)
 
 
 class Shown(Forms, Protocol):
-    """What is asked of an answer: its forms, and how much is printed."""
+    """The requested forms of an answer, and how much to print."""
 
     @property
     def quiet(self) -> bool: ...
@@ -75,7 +76,7 @@ class Shown(Forms, Protocol):
 
 
 def deliver(answer: "Answer", options: Shown, outputs: Outputs) -> None:
-    """Show the answer, and write it in every form that was asked for."""
+    """Print the answer, and write it in every requested form."""
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
 
@@ -88,7 +89,7 @@ def deliver(answer: "Answer", options: Shown, outputs: Outputs) -> None:
 
 
 def write_forms(answer: "Answer", asked: Forms, outputs: Outputs) -> None:
-    """Write the answer in every form that is asked for."""
+    """Write the answer in every requested form."""
     for form in FORMS:
         place = getattr(asked, form)
         if is_stdout(place):
@@ -98,7 +99,7 @@ def write_forms(answer: "Answer", asked: Forms, outputs: Outputs) -> None:
 
 
 def has_stdout(asked: Forms) -> bool:
-    """Whether standard output is to hold one of them, and nothing else."""
+    """Whether standard output is reserved for one of the forms."""
     return any(is_stdout(getattr(asked, form)) for form in FORMS)
 
 
@@ -126,5 +127,5 @@ def _write(answer: "Answer", form: str, path: Path) -> None:
 
     if form != "csv" or not isinstance(answer, Result):
         write_file(path, _text(answer, form))
-    elif not write_csv(answer, path):  # which has a file for each composing model too
-        to_stderr(f"'{path}' is not written: there is no level to put into it")
+    elif not write_csv(answer, path):  # also writes a file for each composing model
+        to_stderr(f"'{path}' was not written: there is no level to report")

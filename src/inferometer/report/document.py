@@ -1,4 +1,4 @@
-"""What a report says, apart from how it looks: terminal, page and Markdown are three ways of writing it."""
+"""The content of a report, apart from its looks: terminal, page and Markdown are three renderings of it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from inferometer.report.format import plain_number
 
 
 class Tone(Enum):
-    """How a sentence or a figure is meant; never the only sign of it."""
+    """The meaning of a sentence or a figure; never shown by colour alone."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -17,13 +17,13 @@ class Tone(Enum):
 
     @property
     def mark(self) -> str:
-        """Its sign before a line of text."""
+        """The sign before a line of text."""
         return {"good": "✓", "warning": "!", "bad": "✗"}.get(self.value, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that deserves to be large, and a line that explains it."""
+    """A number to be shown large, with an explanation."""
 
     label: str
     value: str
@@ -33,42 +33,42 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a table's column."""
+    """The heading of a column."""
 
     name: str
     is_number: bool = True
-    is_name: bool = False  # its cells are names: lines are never broken inside a word of them
-    rank: int = 0  # above 0: it can be spared where there is little room, the highest first
+    is_name: bool = False  # its cells are names, whose words are never broken
+    rank: int = 0  # above 0: dropped if there is little room, the highest first
 
 
 def text_columns(*names: str) -> Iterator[Column]:
-    """Of words, not of numbers."""
+    """Columns of text rather than numbers."""
     return (Column(name, is_number=False) for name in names)
 
 
 class Depth(Enum):
-    """How far a reader has to go to see a table."""
+    """How prominent a table is."""
 
-    MAIN = "main"  # open everywhere
-    DRAWN = "drawn"  # drawn beside it: folded on a page, open where nothing can be drawn
-    DETAIL = "detail"  # folded, and left out of a terminal
-    LISTING = "listing"  # folded on a screen, left out elsewhere
+    MAIN = "main"  # always open
+    DRAWN = "drawn"  # also shown as a chart: folded on a page, open without charts
+    DETAIL = "detail"  # folded on a page, omitted on a terminal
+    LISTING = "listing"  # folded on a screen, omitted elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of ready texts."""
+    """A table of formatted texts."""
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     depth: Depth = Depth.MAIN
-    tones: tuple[Tone, ...] = ()  # of each row, shown at its last cell
+    tones: tuple[Tone, ...] = ()  # one per row, for its last cell
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and what they stand for."""
+    """Names and their values."""
 
     caption: str
     rows: tuple[tuple[str, str], ...]
@@ -76,7 +76,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something to know, perhaps in several lines, and what to do about it."""
+    """Something to know, perhaps on several lines, and what to do about it."""
 
     text: str
     advice: str = ""
@@ -85,16 +85,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """`is_ranked` when the order says which comes first."""
+    """A list of messages, numbered if `is_ranked`."""
 
     rows: tuple[Message, ...]
     is_ranked: bool = False
-    is_detail: bool = False  # a terminal shows it only to those who want to know more
+    is_detail: bool = False  # shown on a terminal only if verbose
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A text to be copied as it is."""
+    """A text to copy."""
 
     caption: str
     text: str
@@ -105,24 +105,24 @@ class Spread(Enum):
 
     LINEAR = "linear"
     LOG = "log"
-    TAIL = "tail"  # shares below 1, so that 90 %, 99 % and 99.9 % are equally far apart
+    TAIL = "tail"  # shares below 1: 90 %, 99 % and 99.9 % are equally far apart
 
 
 @dataclass(frozen=True, slots=True)
 class ChartAxis:
-    """`text` writes a value of the axis."""
+    """An axis; `text` formats its values."""
 
     title: str
     text: Callable[[float], str] = plain_number
     spread: Spread = Spread.LINEAR
-    is_whole: bool = False  # there is nothing between whole numbers
-    is_from_zero: bool = True  # a linear one has 0 in it; where small changes matter it need not
+    is_whole: bool = False  # only whole numbers have ticks
+    is_from_zero: bool = True  # a linear axis includes 0, unless small changes matter
     below: Callable[[float], str] | None = None  # a second line below the text of a tick
 
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """`tip` is said when it is pointed at; the limits are of its error bars."""
+    """A point with its tooltip `tip` and the limits of its error bars."""
 
     x: float
     y: float
@@ -135,20 +135,20 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """Lines of one colour; each run of points is joined by itself."""
+    """Lines of one colour; each run of points is joined separately."""
 
     name: str
     runs: tuple[tuple[ChartPoint, ...], ...]
-    colour: str  # a name the page's style knows
+    colour: str  # a name in the page's style sheet
     is_dashed: bool = False
     has_marks: bool = True
     is_crossed: bool = False  # its marks are crosses, not dots
-    is_thick: bool = False  # the runs are bars along the x axis, and their marks are not seen
-    is_banded: bool = False  # the limits of its points are drawn as one band, not as error bars
+    is_thick: bool = False  # the runs are bars along the x axis, without marks
+    is_banded: bool = False  # limits are drawn as one band, not as error bars
 
     @property
     def key(self) -> str:
-        """How it looks in a legend: as a line, or as its marks where nothing joins them."""
+        """The symbol in a legend: a line, or a mark if nothing joins the points."""
         if any(len(run) > 1 for run in self.runs):
             return "dashed" if self.is_dashed else ""
         is_hollow = all(point.is_doubtful for run in self.runs for point in run)
@@ -157,7 +157,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the x axis with a name; `is_faded` where nothing counts, `is_interval` where a value lies."""
+    """A named stretch of the x axis; `is_faded` if nothing in it counts, `is_interval` if it contains a value."""
 
     start: float
     end: float
@@ -186,11 +186,11 @@ class Chart:
     rules: tuple[ChartRule, ...] = ()
     height: int = 320
     note: str = ""
-    confidence: str = "95 %"  # of the limits of its points
+    confidence: str = "95 %"  # level of the limits of its points
 
     @property
     def legend(self) -> tuple[tuple[str, str, str], ...]:
-        """(name, colour, how its key looks) of each line."""
+        """(name, colour, symbol) of each line."""
         return tuple((row.name, row.colour, row.key) for row in self.series)
 
 
@@ -206,7 +206,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Segments one after the other."""
+    """A bar of consecutive segments."""
 
     label: str
     segments: tuple[Segment, ...]
@@ -216,7 +216,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars on one scale, from 0 to the longest of them, or to `full`."""
+    """Bars on one scale, from 0 to the longest, or to `full`."""
 
     title: str
     rows: tuple[Bar, ...]
@@ -225,32 +225,32 @@ class Bars:
 
     @property
     def most(self) -> float:
-        """Where the scale ends."""
+        """The end of the scale."""
         longest = max((sum(segment.value for segment in row.segments) for row in self.rows), default=0.0)
         return longest if self.full is None else self.full
 
     @property
     def legend(self) -> tuple[tuple[str, str, str], ...]:
-        """As of a chart: each name once, in the order of the bar that has most of them."""
+        """As for a chart: each name once, in the order of the bar with the most segments."""
         fullest_first = sorted(self.rows, key=lambda row: -len(row.segments))
         return tuple({s.name: (s.name, s.colour, "") for row in fullest_first for s in row.segments}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBar:
-    """How many times as fast, with its interval, on a line that has 1 in it; one without an interval is only a dot."""
+    """A relative speed with its interval, on a scale that includes 1; without an interval it is only a dot."""
 
     label: str
     value: float
     limits: tuple[float, float] | None
     text: str
     tone: Tone
-    group: str = ""  # a heading above the first of them
+    group: str = ""  # a heading above the first bar of the group
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Differences below each other on one scale."""
+    """Relative speeds below each other on one scale."""
 
     title: str
     rows: tuple[DifferenceBar, ...]
@@ -262,26 +262,26 @@ Block = Chart | Bars | Differences | Table | Facts | Messages | Code
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One question with its answer."""
+    """A question and its answer."""
 
     name: str  # for links
     title: str
     lead: str = ""
     blocks: tuple[Block, ...] = ()
-    is_detail: bool = False  # a terminal leaves it out
+    is_detail: bool = False  # omitted on a terminal
 
 
 def message_section(name: str, title: str, rows: Iterable[Message], lead: str = "") -> Section | None:
-    """None where there is nothing to say."""
+    """A section of messages; None if there are none."""
     found = tuple(rows)
     return Section(name, title, lead, (Messages(found),)) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole report."""
+    """A complete report."""
 
-    kind: str  # what it is a report of, in a word or two
+    kind: str  # subject of the report, in a word or two
     title: str
     facts: tuple[str, ...]  # below the title
     verdict: str  # one sentence

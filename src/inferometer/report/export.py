@@ -1,6 +1,6 @@
-"""The per-request export: one JSON object in the classic form, or a Parquet table of one row per request.
+"""The per-request export: a JSON object in the classic form, or a Parquet table with a row per request.
 
-Both are written piece by piece beside their final name, and take that name when they are whole.
+Both are written piece by piece to a temporary file, which is renamed when it is complete.
 """
 
 import json
@@ -16,12 +16,12 @@ from inferometer.base.writing import replacing, writable
 from inferometer.model.numbers import values
 from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, Value
 
-FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is
-UNSUPPORTED = ("FP16", "BF16")  # the classic form has no values of these
-KEPT_TEXTS = 4096  # that are made once, if they are
-LONGEST_KEPT = 16 * 1024  # characters at the most
-GROUP_ROWS = 20_000  # of a row group, or
-GROUP_CHARACTERS = 32 * 1024 * 1024  # of text, whichever comes first
+FORMAT_VERSION = "2.51.0"  # of the classic tool that defines the form
+UNSUPPORTED = ("FP16", "BF16")  # the classic form does not support these
+KEPT_TEXTS = 4096  # texts that are cached, if they are
+LONGEST_KEPT = 16 * 1024  # characters at most
+GROUP_ROWS = 20_000  # rows of a row group, or
+GROUP_CHARACTERS = 32 * 1024 * 1024  # characters of text, whichever comes first
 
 
 def is_parquet(path: Path) -> bool:
@@ -29,7 +29,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def exportable(path: Path) -> None:
-    """Refuses, before the load starts, a file that could not be written when it is over."""
+    """Refuse, before the load starts, a file that could not be written after it."""
     if path.exists():
         raise UsageError(f"'{path}' exists; Path must not already exist.", remedy="give another name")
     writable(path)
@@ -39,13 +39,13 @@ def exportable(path: Path) -> None:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"'{path}' is to be a Parquet file, for which pyarrow cannot be used: {error}",
-            remedy="pip install 'inferometer[parquet]', or let the name end in .json",
+            f"'{path}' cannot be written as Parquet without pyarrow: {error}",
+            remedy="pip install 'inferometer[parquet]', or use a name that ends in .json",
         ) from error
 
 
 def write_export(export: Export, path: Path) -> tuple[str, ...]:
-    """Write the file; what is to say about it."""
+    """Write the file; return remarks about it."""
     remarks: list[str] = []
     with replacing(path) as partial:
         if is_parquet(path):
@@ -54,8 +54,8 @@ def write_export(export: Export, path: Path) -> tuple[str, ...]:
             remarks += _write_json(export, path, partial)
     if export.problem:
         raise LocalError(
-            f"'{path}' is not whole: from some time on requests could not be kept: {export.problem}",
-            remedy="make room on that disk, or export fewer requests",
+            f"'{path}' is incomplete: at some point requests could no longer be stored: {export.problem}",
+            remedy="free some disk space, or export fewer requests",
         )
     return tuple(remarks)
 
@@ -64,7 +64,7 @@ def write_export(export: Export, path: Path) -> tuple[str, ...]:
 
 
 def _write_json(export: Export, path: Path, partial: Path) -> Iterator[str]:
-    """What the form has no place for is said."""
+    """Write the JSON form; yield remarks about what it cannot represent."""
     texts = Texts()
     left_out = 0
     with partial.open("w", encoding="utf-8") as file:
@@ -83,7 +83,7 @@ def _write_json(export: Export, path: Path, partial: Path) -> Iterator[str]:
 
 
 def _write_level(level: ExportedLevel, file: TextIO, texts: "Texts") -> int:
-    """How many requests were left out because they failed."""
+    """Write a level; return how many failed requests were left out."""
     value = int(level.value) if level.mode == "concurrency" else float(level.value)
     left_out = written = 0
     file.write(f'{{"experiment":{_compact({"mode": level.mode, "value": value})},"requests":[')
@@ -112,7 +112,7 @@ def _compact(value: object) -> str:
 
 
 class Texts:
-    """Tensors as JSON text. The same requests and replies come again and again: their text is kept if it is short."""
+    """Tensors as JSON text. Requests and replies repeat, so short texts are cached."""
 
     def __init__(self) -> None:
         self.unsupported: set[tuple[str, str]] = set()  # (name, datatype) of values that cannot be written
@@ -145,14 +145,14 @@ def json_value(datatype: str, data: bytes | None) -> str:
     if not data:
         return '""'
     if datatype == "BYTES":
-        data = data[4:]  # only the first length is taken off, as is the custom
+        data = data[4:]  # only the first length is removed, as in the classic tool
         return _compact(data.decode("utf-8", "replace"))
     if datatype == "JSON":
         return _compact(data.decode("utf-8", "replace"))
     try:
         found = values(datatype, data)
     except (KeyError, ValueError):
-        return "null"  # no whole number of elements, or of a kind we do not know
+        return "null"  # not a whole number of elements, or an unknown type
     elements = found.tolist()
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         elements = [element if np.isfinite(element) else None for element in elements]  # JSON has no NaN

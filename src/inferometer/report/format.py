@@ -1,4 +1,4 @@
-"""How numbers are written: the classic tool's formats, and the ones for people."""
+"""Number formats: those of the classic tool, and those for readers."""
 
 import math
 import re
@@ -13,12 +13,12 @@ from inferometer.stats.doubts import BARS
 from inferometer.stats.measurement import PHASE, Distribution, Estimate, Level
 
 GIB = 1024**3
-NONE = "-"  # stands for a figure that does not exist
+NONE = "-"  # a figure that does not exist
 BAR_WIDTH = 24
 NO_BREAK = "\u00a0"
 _UNIT = r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
 STANDARD_PERCENTILES = (50, 90, 95, 99)
-# As sentences of lower packages have them, too.
+# Shared with the sentences of lower packages.
 duration, quantity, plain_number, share = units.duration, units.quantity, units.plain_number, units.share
 significant, small = units.significant, units.small
 difference, signed = verdict.percent_words, verdict.signed
@@ -30,11 +30,11 @@ def decimal(value: float) -> str:
 
 
 def whole_us(ns: int) -> int:
-    """Microseconds, truncated and never rounded."""
+    """Microseconds, truncated."""
     return ns // NS_PER_US
 
 
-# Modes, in reports, of levels whose load changes: their value is only the mean, or the first.
+# Modes in reports for levels whose load changes: their value is only the mean or the first one.
 SCHEDULED, RISING = "schedule", "rising concurrency"
 
 
@@ -47,12 +47,12 @@ def level_value(mode: str, value: float) -> str:
 
 
 def classic_level(mode: str, value: float) -> str:
-    """As the classic tool writes it."""
+    """A level as the classic tool writes it."""
     return str(int(value)) if mode == "concurrency" else decimal(value)
 
 
 def has_schedule(effective: Effective) -> bool:
-    """The load had times of its own and ended with them."""
+    """Whether the load followed a schedule and ended with it."""
     return effective.mode in ("fixed_schedule", "replay", "shape_load")
 
 
@@ -61,7 +61,7 @@ def is_periodic(effective: Effective) -> bool:
 
 
 def classic_value(effective: Effective, level: Level) -> str:
-    """The level as the classic tool's summary and CSV have it: a fixed schedule is rate 1 there."""
+    """The level in the classic tool's summary and CSV, where a fixed schedule is rate 1."""
     return "1" if effective.mode == "fixed_schedule" else classic_level(level.mode, level.value)
 
 
@@ -80,27 +80,27 @@ def load_name(mode: str) -> str:
 
 
 def percentiles(chosen: int | None) -> tuple[int, ...]:
-    """The percentiles every report shows, with the chosen one in its place."""
+    """The percentiles that every report shows, including the chosen one."""
     return tuple(sorted({*STANDARD_PERCENTILES, *(() if chosen is None else (chosen,))}))
 
 
 def headline_ns(latency: Distribution, chosen: int | None) -> int:
-    """The one latency that stands for all: the chosen percentile, or the mean."""
+    """The representative latency: the chosen percentile, or the mean."""
     return latency.mean_ns if chosen is None else latency.percentile_ns(chosen)
 
 
 def average(whole: Distribution) -> str:
-    """The mean of durations; a dash where there are none."""
+    """The mean duration; a dash if there are none."""
     return duration(whole.mean_ns) if whole.count else NONE
 
 
 def at_percentile(whole: Distribution, p: float) -> str:
-    """A percentile of durations; a dash where there are none."""
+    """A percentile of durations; a dash if there are none."""
     return duration(whole.percentile_ns(p)) if whole.count else NONE
 
 
 def exact_share(part: float) -> str:
-    """With two decimals and without the sign: `0.50`, `100.00`; the ends are never reached by rounding."""
+    """A percentage with two decimals, without the sign: `0.50`, `100.00`; rounding never reaches 0 or 100."""
     percent = part * 100
     if 0 < percent < 0.005:
         return "<0.01"
@@ -113,7 +113,7 @@ def change_text(part: float) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """`±1.4 %`, or nothing where no interval is known."""
+    """`±1.4 %`; empty if no interval is known."""
     half = estimate.relative_half_width
     return "" if half is None else f"±{share(half)}"
 
@@ -137,12 +137,12 @@ def plural(count: int, noun: str, *, separator: str = ",") -> str:
 
 
 def glued(text: str, glue: str = NO_BREAK) -> str:
-    """The text with numbers and their units joined, so that no end of a line comes between them."""
+    """Join numbers and their units, so that no line breaks between them."""
     return re.sub(_UNIT, glue, text)
 
 
 def first_line(text: str, limit: int = 200) -> str:
-    """The first line of what a peer said, safe for a terminal."""
+    """The first line of a peer's message, safe for a terminal."""
     lines = text.strip().splitlines()
     line = printable(lines[0]) if lines else ""
     return line if len(line) <= limit else line[: limit - 1] + "…"
@@ -155,7 +155,7 @@ def bar(part: float) -> str:
 
 
 def curve(values: Sequence[float | None], width: int) -> str:
-    """The last values as a line of bars that begin at 0; a blank where there is none."""
+    """The last values as a line of bars from 0; a space for a missing value."""
     shown = list(values)[-width:]
     most = max((value for value in shown if value is not None), default=0) or 1
     return "".join(
@@ -164,7 +164,7 @@ def curve(values: Sequence[float | None], width: int) -> str:
 
 
 def time_span(seconds: float) -> str:
-    """A length of time as people say it: `3 s`, `1 min 20 s`, `2 h 5 min`."""
+    """A duration for readers: `3 s`, `1 min 20 s`, `2 h 5 min`."""
     whole = math.ceil(seconds)
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     parts = ((f"{hours:,} h", hours), (f"{minutes} min", minutes), (f"{rest} s", rest and not hours))
@@ -172,5 +172,5 @@ def time_span(seconds: float) -> str:
 
 
 def when(started_at: str) -> str:
-    """The moment as people write it."""
+    """A timestamp for readers."""
     return started_at.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")

@@ -22,17 +22,17 @@ _PROBLEMS = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test case; without a problem it is passed."""
+    """One test case; it passed if it has no problem."""
 
     group: str
     name: str
     problem: str = ""  # failure, error or skipped
     message: str = ""
-    text: str = ""  # more of it
+    text: str = ""  # details
 
 
 def junit(name: str, started_at: str, cases: Iterable[Case], said: str) -> str:
-    """The file's text; `said` is for people who look into it."""
+    """The text of the file; `said` is for people who read it."""
     rows = tuple(cases)
     suite = ET.Element("testsuite", name=name, tests=str(len(rows)))
     for attribute, problem in _PROBLEMS:
@@ -48,7 +48,7 @@ def junit(name: str, started_at: str, cases: Iterable[Case], said: str) -> str:
 
 
 def _xml(text: str) -> str:
-    """Without the characters XML has no way to write."""
+    """Replace the characters that XML cannot represent."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 
@@ -67,7 +67,7 @@ def regression_junit(check: RegressionCheck, made: Document) -> str:
 
 
 def comparison_cases(comparison: Comparison) -> Iterator[Case]:
-    """One for each condition and variant, one for the validity of the whole."""
+    """A case for each condition and variant, and one for the validity of the comparison."""
     group, name = comparison.baseline, "the comparison is valid"
     if comparison.problems:
         yield Case(group, name, "error", first_line(comparison.problems[0]), "\n".join(comparison.problems))
@@ -80,7 +80,7 @@ def comparison_cases(comparison: Comparison) -> Iterator[Case]:
 
 
 def regression_cases(check: RegressionCheck) -> Iterator[Case]:
-    """One for each figure and load, one for the validity of the whole."""
+    """A case for each figure and load, and one for the validity of the run."""
     group = check.model
     if check.problems:
         yield Case(
@@ -96,7 +96,7 @@ def regression_cases(check: RegressionCheck) -> Iterator[Case]:
 
 
 def result_cases(result: Result) -> Iterator[Case]:
-    """One for each level: whether it was measured, and keeps what was promised; of a search one for its answer."""
+    """A case for each level: whether it was measured and meets its SLO; for a search, one case for its answer."""
     group = str(result.model.get("name", "model"))
     finding = result.finding
     if finding is not None:
@@ -135,4 +135,4 @@ def _problem(level: Level, most_failed: float) -> tuple[str, str]:
         return "skipped", "interrupted"
     if outcome is None or outcome.verdict == "kept":
         return "", ""
-    return "skipped", f"not decided: {reasons(outcome)}"
+    return "skipped", f"undecided: {reasons(outcome)}"

@@ -1,5 +1,5 @@
-"""Every kind of answer, a row each: what is made of it. A new kind is one file for its type, one for its document, and
-a row here."""
+"""All kinds of answers with their conversions. A new kind takes a file for its type, a file for its document, and a
+row here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,13 +32,13 @@ from inferometer.twin.twin import Twin
 
 @frozen
 class AnswerKind:
-    """What is made of the answers of one type."""
+    """Conversions for one type of answer."""
 
     type: type[Answer]
     document: Callable[[Any], Document]
     csv: Callable[[Any], str]
-    junit: Callable[[Any, Document], str] | None = None  # of those that say whether something passed
-    results: Callable[[Any], tuple[Result, ...]] = lambda _: ()  # the measurements that it holds
+    junit: Callable[[Any, Document], str] | None = None  # for answers that pass or fail
+    results: Callable[[Any], tuple[Result, ...]] = lambda _: ()  # the measurements in it
 
 
 KINDS = (
@@ -68,5 +68,5 @@ _BY_TYPE: Mapping[type[Answer], AnswerKind] = {kind.type: kind for kind in KINDS
 
 
 def kind_of(answer: Answer) -> AnswerKind:
-    """The row of an answer's type."""
+    """The row for an answer's type."""
     return _BY_TYPE[type(answer)]

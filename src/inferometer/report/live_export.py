@@ -1,7 +1,7 @@
-"""The figures of a run that other tools can follow while it goes: one table, from which every exporter is made.
+"""Figures of a running test for other tools: one table that all exporters use.
 
-A figure has the name that OpenTelemetry gives it (`inferometer.request.latency`, in `s`). Prometheus has the same with
-underscores and the unit at the end (`inferometer_request_latency_seconds`), by its conventions.
+A figure has an OpenTelemetry name (`inferometer.request.latency`, in `s`). The Prometheus name follows from it by
+Prometheus conventions: underscores, and the unit as a suffix (`inferometer_request_latency_seconds`).
 """
 
 import secrets
@@ -12,20 +12,20 @@ from typing import Any
 PREFIX = "inferometer"
 MS_PER_S = 1000
 _SUFFIXES = {"s": "_seconds", "1": "_ratio", "{request}/s": "_per_second", "{token}/s": "_per_second"}
-"""By unit, the end of a name in Prometheus; a number of things has none."""
+"""Suffixes of Prometheus names by unit; counts have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedFigure:
-    """A row of the table."""
+    """An exported figure."""
 
     name: str
     unit: str  # as OpenTelemetry writes units: {request} is a number of requests
     help: str
-    key: str  # of the live line of a run that has it
-    scale: float = 1.0  # what the line has is divided by this
+    key: str  # in the live line of a run
+    scale: float = 1.0  # divides the value in the line
     is_counter: bool = False
-    label: tuple[str, str] | None = None  # one more, that tells figures of the same name apart
+    label: tuple[str, str] | None = None  # distinguishes figures of the same name
 
     @property
     def otel_name(self) -> str:
@@ -39,21 +39,21 @@ class ExportedFigure:
 
 FIGURES = (
     ExportedFigure(
-        "requests.ended", "{request}", "Requests that ended, well or badly.", "ended", is_counter=True
+        "requests.ended", "{request}", "Requests that ended, successfully or not.", "ended", is_counter=True
     ),
     ExportedFigure("requests.failed", "{request}", "Requests that failed.", "failed", is_counter=True),
-    ExportedFigure("requests.outstanding", "{request}", "Requests that have not ended.", "outstanding"),
+    ExportedFigure("requests.outstanding", "{request}", "Requests that have not ended yet.", "outstanding"),
     ExportedFigure(
         "request.throughput",
         "{request}/s",
-        "Requests per second that ended well, of the last second.",
+        "Successful requests per second, over the last second.",
         "per_s",
     ),
     *(
         ExportedFigure(
             "request.latency",
             "s",
-            "A percentile of the latency of the requests that ended well in the last second.",
+            "Latency percentile of the successful requests of the last second.",
             f"p{p}_ms",
             scale=MS_PER_S,
             label=("quantile", str(p / 100)),
@@ -62,33 +62,33 @@ FIGURES = (
     ),
     ExportedFigure("output.token.throughput", "{token}/s", "Output tokens per second.", "tokens_per_s"),
     ExportedFigure(
-        "load", "{load}", "The load that is applied, by its mode: requests at a time or per second.", "load"
+        "load", "{load}", "Applied load, by mode: concurrent requests or requests per second.", "load"
     ),
-    ExportedFigure("level", "{level}", "Number of the level, or of the tuner's trial.", "number"),
-    ExportedFigure("warmup", "{state}", "1 while what ends is of the warm-up, else 0.", "is_warm_up"),
+    ExportedFigure("level", "{level}", "Number of the current level or tuning trial.", "number"),
+    ExportedFigure("warmup", "{state}", "1 during the warm-up, else 0.", "is_warm_up"),
     ExportedFigure(
-        "client.cores", "{cpu}", "Processor cores that this tool uses to send and receive.", "client_cores"
+        "client.cores", "{cpu}", "CPU cores that the client uses to send and receive.", "client_cores"
     ),
     ExportedFigure(
         "server.requests.waiting", "{request}", "Requests in the server's queue.", "server_waiting"
     ),
-    ExportedFigure("gpu.utilization", "1", "Share of the time that the busiest GPU works.", "gpu"),
+    ExportedFigure("gpu.utilization", "1", "Utilization of the busiest GPU.", "gpu"),
 )
 
 
 Row = tuple[ExportedFigure, Mapping[str, str], float]
-"""A figure, its labels, its value."""
+"""A figure with its labels and its value."""
 
 
 class LatestFigures:
-    """What is known of a run, out of its live lines (store/live.py). Any thread may read it."""
+    """The latest figures of a run, from its live lines (store/live.py). Any thread may read them."""
 
     def __init__(self, *, command: str, run: str = "") -> None:
         self._labels = {"model": "", "command": command, "run": run or secrets.token_hex(4)}
         self._mode = ""
         self._known: dict[str, float] = {}
-        self._before = dict.fromkeys(_COUNTERS, 0)  # of levels that are over,
-        self._counts = dict.fromkeys(_COUNTERS, 0)  # and of the one that is measured
+        self._before = dict.fromkeys(_COUNTERS, 0)  # totals of finished levels,
+        self._counts = dict.fromkeys(_COUNTERS, 0)  # and of the current level
         self._part: tuple[int, str] = (0, "")  # level and phase
         self._rows: tuple[Row, ...] = ()
 
@@ -111,7 +111,7 @@ class LatestFigures:
 
     def _take(self, line: Mapping[str, Any]) -> None:
         part, counts = (line["number"], line["phase"]), {key: line[key] for key in _COUNTERS}
-        # The lines count from the begin of a level, and of its warm-up, on; a level may be measured again.
+        # Lines count from the start of a level or its warm-up; a level may be measured again.
         if part != self._part or any(counts[key] < self._counts[key] for key in _COUNTERS):
             self._before = {key: self._before[key] + self._counts[key] for key in _COUNTERS}
         self._part, self._counts = part, counts

@@ -1,9 +1,9 @@
-"""Figures of a level while it is measured: of the requests that ended last, and how they went before.
+"""Figures of a level during the measurement: the most recent requests, and their history.
 
-Answers of text that end together would make a curve of bursts, though their tokens came evenly. So tokens per second
-are the tokens of an answer over its time, of those that ended last, times the requests in flight (Little's law).
+Generated answers that end together would produce a curve of bursts, although their tokens arrived evenly. So tokens
+per second are computed from the most recent answers: tokens over duration, times the requests in flight (Little's law).
 
-Adding what came in costs next to nothing; percentiles are computed when they are asked for, which is at each redraw.
+Adding results costs next to nothing; percentiles are computed at each redraw.
 """
 
 from collections import deque
@@ -16,23 +16,23 @@ from inferometer.records.records import Column
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.series import percentile
 
-NOW_NS = NS_PER_S  # figures are of the last stretch of time that is at least so long,
-ENOUGH = 30  # and in which so many requests ended well, where there were as many
-STEP_NS = NS_PER_S // 2  # of the curves, at least,
-PER_STEP = 8  # and as long as it takes for so many requests,
-LONGEST_STEP_NS = 10 * NS_PER_S  # at most
-STEPS = 60  # that are kept
+NOW_NS = NS_PER_S  # figures cover the most recent time of at least this length,
+ENOUGH = 30  # with at least this many successful requests, if there are as many
+STEP_NS = NS_PER_S // 2  # shortest step of the curves,
+PER_STEP = 8  # extended until it has this many requests,
+LONGEST_STEP_NS = 10 * NS_PER_S  # but not beyond this
+STEPS = 60  # steps that are kept
 
 
 @frozen
 class _Stretch:
-    """What ended well in a stretch of time."""
+    """Successful requests in a stretch of time."""
 
     start_ns: int
     end_ns: int
     parts: tuple[Column, ...]
     tokens: int = 0
-    in_flight_ns: float = 0.0  # requests in flight, times how long
+    in_flight_ns: float = 0.0  # requests in flight multiplied by time
 
     @property
     def latency_ns(self) -> Column:
@@ -63,11 +63,11 @@ class _Stretch:
 
 
 class LiveFigures:
-    """What is shown of one level."""
+    """Figures of one level."""
 
     def __init__(self) -> None:
         self._recent = deque[_Stretch]()
-        self._step: _Stretch | None = None  # of the curves, that fills
+        self._step: _Stretch | None = None  # the step of the curves that is being filled
         self.failed = self.ended = 0  # since the level began
         self.outstanding = 0
         self.has_tokens = False
@@ -75,7 +75,7 @@ class LiveFigures:
         self.percentiles = {p: deque[int | None](maxlen=STEPS) for p in (50, 99)}
 
     def add(self, progress: LevelProgress) -> None:
-        """What came in since the last time."""
+        """Add the results since the last call."""
         self.outstanding = progress.outstanding
         self.failed += progress.failed
         self.ended += progress.failed + len(progress.latency_ns)
@@ -99,7 +99,7 @@ class LiveFigures:
         return is_long and sum(part.count for part in list(self._recent)[1:]) >= ENOUGH
 
     def _step_ns(self) -> float:
-        """Few requests in each would make a curve of nothing but their number."""
+        """Length of a step: with few requests in each, the curve would only show their number."""
         return min(max(STEP_NS, PER_STEP * NS_PER_S / max(self.per_s, 1e-9)), LONGEST_STEP_NS)
 
     def _close_step(self, step: _Stretch) -> None:
@@ -123,7 +123,7 @@ class LiveFigures:
 
     @property
     def per_s(self) -> float:
-        """Requests that ended well."""
+        """Successful requests per second."""
         return 0.0 if self._now is None else self._now.per_s
 
     @property
@@ -131,5 +131,5 @@ class LiveFigures:
         return 0.0 if self._now is None else self._now.tokens_per_s
 
     def latency_ns(self, p: int) -> int | None:
-        """A percentile; None when nothing has ended well."""
+        """A latency percentile; None if no request has succeeded."""
         return percentile(self._now.latency_ns, p) if self._now is not None and self._now.count else None

@@ -1,4 +1,4 @@
-"""A document as Markdown, for pull requests and wikis: its words and tables, without the charts."""
+"""A document as Markdown, for pull requests and wikis: texts and tables, without charts."""
 
 import html
 import re
@@ -9,7 +9,7 @@ from inferometer.report.document import Code, Depth, Document, Facts, Message, M
 
 
 def markdown(document: Document) -> str:
-    """The whole report; the same document gives the same text."""
+    """Return the whole report; the same document gives the same text."""
     figures = tuple((figure.label, figure.value, figure.detail) for figure in document.figures)
     blocks = [
         f"# {markdown_line(document.title)}",
@@ -85,7 +85,7 @@ def _grid(names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], numbers: tu
     return "\n".join([body[0], rule, *body[1:]])
 
 
-# --- texts of others (errors, names, values of servers and files) stay plain text
+# --- foreign texts (errors, names, values from servers and files) stay plain text
 
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.|@(?=\w)", re.IGNORECASE)
@@ -93,12 +93,12 @@ _OPENING = re.compile(r"#|[-+=](?=\s|$)|[-=]{2}|\d{1,9}(?=[.)](?:\s|$))")
 
 
 def markdown_line(text: str) -> str:
-    """On one line, with nothing in it taken for markup: no links, pictures, tags, emphasis or cells of its own."""
+    """A text on one line with all markup escaped: links, images, tags, emphasis and cells."""
     return _SPECIAL.sub(lambda match: f"\\{match.group()}", printable(" ".join(text.split())))
 
 
 def markdown_block(text: str) -> str:
-    """The same at the beginning of a paragraph or a list's item, where more is markup."""
+    """The same for the start of a paragraph or list item, where more characters are markup."""
     words = markdown_line(text)
     mark = _OPENING.match(words)
     if mark is None:
@@ -107,5 +107,5 @@ def markdown_block(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Inside a tag of a Markdown text, where HTML is meant."""
+    """Escaped text for the inside of an HTML tag in Markdown."""
     return html.escape(printable(" ".join(text.split())))

@@ -1,6 +1,6 @@
-"""An answer in a notebook: its verdict, its figures and its main table, as a fragment that brings nothing along.
+"""An answer in a notebook: its verdict, figures and main table, as a self-contained fragment.
 
-Colours are the notebook's own or half transparent, so it can be read on light and dark pages; all text is escaped.
+Colours are the notebook's or half transparent, so that it is readable on light and dark pages; all text is escaped.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ MOST_ROWS = 40
 
 
 def fragment(answer: Answer) -> str:
-    """What `_repr_html_` returns."""
+    """The return value of `_repr_html_`."""
     return str(_fragment(document(answer)))
 
 
@@ -50,7 +50,7 @@ def _figure(figure: Figure) -> Markup:
 
 
 def _main_tables(found: Document) -> Iterator[Table]:
-    """The first that is open everywhere."""
+    """The first table that is always open."""
     tables = (block for section in found.sections for block in section.blocks if isinstance(block, Table))
     yield from [table for table in tables if table.depth is Depth.MAIN][:1]
 
@@ -66,7 +66,7 @@ def _table(table: Table) -> Markup:
 
 
 def _row(name: str, cells: tuple[str, ...], table: Table) -> Markup:
-    """Without the columns that can be spared."""
+    """A row without the optional columns."""
     shown = [(cell, column) for cell, column in zip(cells, table.columns, strict=True) if not column.rank]
     return element(
         "tr",

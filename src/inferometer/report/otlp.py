@@ -1,7 +1,7 @@
-"""The live figures of a run, pushed to a collector of OpenTelemetry over HTTP.
+"""Push the live figures of a run to an OpenTelemetry collector over HTTP.
 
-A thread of its own does it. A collector that does not answer, or refuses, is named once; the run goes on, and the
-figures are offered again.
+A separate thread does this. If the collector fails or does not respond, one warning is shown; the run continues, and
+the thread keeps trying.
 """
 
 import logging
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
 
 PERIOD_S = 1.0
-TIMEOUT_S = 2.0  # of a push
-LAST_S = 1.0  # that the end of a run waits for the last one, where those before it arrived
+TIMEOUT_S = 2.0  # per push
+LAST_S = 1.0  # wait for the last push at the end of a run, if the previous one succeeded
 PATH = "/v1/metrics"
 
 
 class OtlpPush:
-    """Begins to push when it is made."""
+    """Starts pushing when it is created."""
 
     def __init__(self, figures: LatestFigures, url: str, warn: Callable[[str], None]) -> None:
         self._url = endpoint(url)
@@ -36,10 +36,10 @@ class OtlpPush:
             from opentelemetry.sdk.resources import Resource
         except ImportError as error:
             raise UsageError(
-                "--otlp needs the packages of OpenTelemetry, which are not installed",
+                "--otlp requires the OpenTelemetry packages, which are not installed",
                 remedy="pip install 'inferometer[otlp]'",
             ) from error
-        for name in ("opentelemetry.exporter", "opentelemetry.sdk"):  # they log every failure: we say it once
+        for name in ("opentelemetry.exporter", "opentelemetry.sdk"):  # they log every failure; we warn once
             logger = logging.getLogger(name)
             logger.addHandler(logging.NullHandler())
             logger.propagate = False
@@ -77,15 +77,15 @@ class OtlpPush:
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         data = self._reader.get_metrics_data()
-        if data is None:  # nothing is known yet
+        if data is None:  # no figures yet
             return
         self._is_failing = self._exporter.export(data) is not MetricExportResult.SUCCESS
         if self._is_failing and not self._has_warned:
             self._has_warned = True
-            self._warn(f"{self._url} does not take the figures of --otlp; the run goes on without it")
+            self._warn(f"--otlp cannot push figures to {self._url}; the run continues")
 
     def close(self) -> None:
-        """The last figures are pushed, unless the collector does not answer anyway."""
+        """Push the last figures, unless the collector is failing."""
         self._ended.set()
         if not self._is_failing:
             self._thread.join(LAST_S)
@@ -93,7 +93,7 @@ class OtlpPush:
 
 
 def endpoint(url: str) -> str:
-    """Where figures are posted: an address alone is that of a collector with its usual path."""
+    """The URL for metrics; an address without a path gets the collector's usual one."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -101,6 +101,7 @@ def endpoint(url: str) -> str:
         is_address = False
     if not is_address:
         raise UsageError(
-            f"--otlp {url} is no address of a collector", remedy="write it like http://localhost:4318"
+            f"--otlp '{url}' is not the address of a collector",
+            remedy="use a form such as http://localhost:4318",
         )
     return parts._replace(path=PATH).geturl() if parts.path in ("", "/") else url

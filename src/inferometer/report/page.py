@@ -1,7 +1,7 @@
-"""A document as one page: nothing is fetched, it opens from a file, on a phone and on paper.
+"""A document as one page that fetches nothing, and works from a file, on a phone and on paper.
 
-A chart is drawn twice as SVG, for wide and for narrow screens, and the style shows one of them: letters keep their size
-on a phone, nothing waits for a script, and the page prints as it looks. All other blocks are macros of a template.
+A chart is drawn twice as SVG, for wide and for narrow screens, and the style sheet shows one of them: text keeps its
+size on a phone, no script is needed, and the page prints as it looks. All other blocks are template macros.
 """
 
 import math
@@ -32,37 +32,37 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import glued, plain_number, plural
 
-LABELLED_SHARE = 0.11  # of the whole from which a segment of a bar has room for its text
+LABELLED_SHARE = 0.11  # smallest segment of a bar with room for its text
 WIDE, NARROW = 880, 380
-DENSE = 100  # points of a line above which they are drawn smaller
+DENSE = 100  # points of a line from which they are drawn smaller
 TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
-LEAST_RANGE = 1e-9  # less than that is nothing
-FAR = 1000.0  # times below its point that an error bar on a log axis goes at most
-MARK = 6.0  # pixels from the middle of a mark to its edge, and a little air
-NUMBERS = 200  # points that the table below a chart has at most
+LEAST_RANGE = 1e-9  # smaller ranges count as a single value
+FAR = 1000.0  # longest downward error bar on a log axis, as a factor
+MARK = 6.0  # pixels from the centre of a mark to its edge, with a margin
+NUMBERS = 200  # most points in the table below a chart
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-_LETTER = 7.0  # pixels of a letter at the size of a tick, rather too many
-_LINE = 12.0  # pixels of a line of text
-_LINE_STEP = 14.0  # pixels from one line of text to the next
+_LETTER = 7.0  # width of a letter in a tick label, in pixels, rounded up
+_LINE = 12.0  # height of a line of text in pixels
+_LINE_STEP = 14.0  # distance between two lines of text in pixels
 _TIMES = (
     *(1.002, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
     *(digit * 10.0**power for power in range(4) for digit in (2, 3, 5, 10)),
 )
-_LEAST_SIDE = 0.25  # of the longer side of such an axis, that the shorter one has
-_MOST_STRETCHED = 4.0  # times what the shown differences need
-_LETTER_SHARE = 1.75  # percent of such an axis that a letter takes on a phone
+_LEAST_SIDE = 0.25  # least length of the shorter side of a speed axis, relative to the longer one
+_MOST_STRETCHED = 4.0  # longest such axis, relative to what significant differences need
+_LETTER_SHARE = 1.75  # width of a letter on a phone, in percent of such an axis
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
 def render(document: Document) -> str:
-    """The whole page; the same document gives the same bytes."""
+    """Return the whole page; the same document gives the same bytes."""
     template = _environment().get_template("page.html.j2")
-    # JSON that cannot end the script it stands in: `<` is written as its escape, which means the same.
+    # JSON that cannot close its script element: `<` is replaced by its JSON escape.
     source = Markup(document.source.replace("<", "\\u003c"))
     page = template.render(document=document, block=block_markup, source=source)
-    return printable(page)  # tags are escaped already; here only what no page may have
+    return printable(page)  # tags are already escaped; this removes unprintable characters
 
 
 @cache
@@ -91,27 +91,27 @@ def _environment() -> "Environment":
 
 
 def block_markup(block: Block, title: str) -> Markup:
-    """A block, by the macro of its name."""
+    """Render a block with the macro of its name."""
     macros = _environment().get_template("blocks.html.j2").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, title))
 
 
-# --- where a value lies on an axis, and which values are worth a tick
+# --- scales and ticks
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to pixels, along one axis."""
+    """A mapping from values to pixels along one axis."""
 
     spread: Spread
-    low: float  # as laid out: of a log axis the logarithm
+    low: float  # as laid out: the logarithm on a log axis
     high: float
     start: float  # pixels
     end: float
     ticks: tuple[float, ...]
 
     def place(self, value: float) -> float:
-        """Where the value lies; what a log axis has no place for lies at its low end."""
+        """Position of a value; values that a log axis cannot show are at its low end."""
         if self.spread is Spread.LOG:
             value = max(value, 10**self.low)
         part = (laid_out(self.spread, value) - self.low) / (self.high - self.low)
@@ -119,7 +119,7 @@ class Scale:
 
 
 def laid_out(spread: Spread, value: float) -> float:
-    """A value as its axis counts it."""
+    """The linear coordinate of a value on its axis."""
     if spread is Spread.LOG:
         return math.log10(value)
     if spread is Spread.TAIL:
@@ -128,7 +128,7 @@ def laid_out(spread: Spread, value: float) -> float:
 
 
 def scale(axis: ChartAxis, values: Sequence[float], *, start: float, end: float, ticks: int) -> Scale:
-    """An axis around the values, with about so many ticks. A linear one has 0 in it, unless it says otherwise."""
+    """An axis around the values with about `ticks` ticks. A linear axis includes 0 unless the chart says otherwise."""
     if axis.spread is Spread.LOG:
         low, high, marks = _log_range([value for value in values if value > 0], ticks)
     elif axis.spread is Spread.TAIL:
@@ -148,7 +148,7 @@ def _linear_range(
     if high - low < LEAST_RANGE:
         high = low + max(1.0, abs(low) * 0.1)
     step = nice_step(max((high - low) / ticks, least))
-    if least and step % least:  # 2.5 is no whole number
+    if least and step % least:  # 2.5 is not a whole number
         step = nice_step(step * 1.5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     marks = tuple(float(f"{number * step:.12g}") for number in range(first, last + 1))
@@ -175,12 +175,12 @@ def _log_range(values: Sequence[float], ticks: int) -> tuple[float, float, tuple
     return math.log10(below), math.log10(above), marks
 
 
-# --- how many times as fast: a log axis around 1
+# --- relative speed: a log axis around 1
 
 
 def times_scale(block: Differences) -> Scale:
-    """In percent of the width. It holds every dot and every interval that shows a difference; one that shows none may
-    be so wide that it would leave the others no room: it is cut at the edge, and marked there."""
+    """A scale in percent of the width. It contains every dot and every interval of a significant difference; other
+    intervals may be so wide that they would leave no room, and are cut and marked at the edge."""
     sure = [value for row in block.rows for value in (row.value, *_limits_shown(row))]
     wide = [value for row in block.rows for value in row.limits or ()]
     needed = max(map(_steps_from_1, sure), default=0.0)
@@ -204,7 +204,7 @@ def times_scale(block: Differences) -> Scale:
 
 
 def _is_near(scale: Scale, one: float, other: float) -> bool:
-    """Whether their texts would meet on a phone. Near the ends of the axis they slide inwards, to stay on it."""
+    """Whether their labels would touch on a phone. Near the ends of the axis, labels shift inwards to stay on it."""
     middles, widths = [], []
     for tick in (one, other):
         place, width = scale.place(tick), len(_times_tick(tick)) * _LETTER_SHARE
@@ -239,7 +239,7 @@ _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The rectangle that is drawn in, and where values lie in it: whole marks fit in at every end."""
+    """The drawing area and its scales; whole marks fit at every edge."""
 
     width: int
     height: int
@@ -249,7 +249,7 @@ class _Frame:
 
 
 class _Room:
-    """What is written already: no two texts overlap, and none leaves the drawing."""
+    """Occupied space: texts never overlap or leave the drawing."""
 
     def __init__(self, width: float, height: float, marks: Sequence[tuple[float, float]]) -> None:
         self._size = width, height
@@ -259,9 +259,9 @@ class _Room:
     def text(
         self, style: str, words: str, places: Sequence[tuple[float, float, str]], *, over_marks: bool = False
     ) -> Iterator[Markup]:
-        """At the first of the places (x, y, anchor) that is free; nowhere if none is.
+        """Place a text at the first free position (x, y, anchor), or nowhere.
 
-        `over_marks` rather covers marks than nothing.
+        With `over_marks`, cover marks rather than omit the text.
         """
         boxes = [(place, _box(*place, words)) for place in places]
         free = [(place, box) for place, box in boxes if self._is_free(box)]
@@ -279,7 +279,7 @@ class _Room:
 
 
 def _box(x: float, y: float, anchor: str, words: str) -> _Box:
-    """What a text covers; `y` is its base line."""
+    """The area of a text; `y` is its baseline."""
     width = _LETTER * len(words)
     left = x - {"end": width, "middle": width / 2}.get(anchor, 0.0)
     return left, y - _LINE + 3, left + width, y + 3
@@ -293,7 +293,7 @@ def _meets(box: _Box, others: Sequence[_Box]) -> bool:
 
 
 def element(name: str, attributes: Mapping[str, object], *children: Markup | str) -> Markup:
-    """One element of markup; text and values are escaped."""
+    """An element of markup; text and values are escaped."""
     written = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
     return Markup(f"<{name}{written}>{''.join(map(escape, children))}</{name}>")
 
@@ -308,7 +308,7 @@ def draw(chart: Chart, width: int) -> Markup:
         if _is_marked(series, point)
     ]
     room = _Room(width, frame.height, marked)
-    rules = sorted(chart.rules, key=lambda rule: rule.value)  # the lowest has the least room for its name
+    rules = sorted(chart.rules, key=lambda rule: rule.value)  # the lowest has the least room for its label
     layers = (
         *_spans(chart.spans, frame, room),
         *_grid(chart, frame, room),
@@ -359,7 +359,7 @@ def _frame(chart: Chart, width: int) -> _Frame:
 def _roomy(
     axis: ChartAxis, values: Sequence[float], marked: Sequence[float], ends: tuple[float, float], ticks: int
 ) -> Scale:
-    """An axis with room for whole marks at its ends, where there are any."""
+    """An axis with room for whole marks at its ends, if there are any."""
     start, end = ends
     found = scale(axis, values, start=start, end=end, ticks=ticks)
     inwards = math.copysign(MARK, end - start)
@@ -369,7 +369,7 @@ def _roomy(
 
 
 def _reach(value: float, limits: tuple[float, float] | None, axis: ChartAxis) -> tuple[float, ...]:
-    """What the axis must show. An interval down to nearly 0 would leave a log axis no room for the rest."""
+    """The values that the axis must show. An interval down to nearly 0 would leave a log axis no room for the rest."""
     if limits is None:
         return (value,)
     if axis.spread is Spread.LOG and limits[0] < value / FAR:
@@ -399,15 +399,15 @@ def _grid(chart: Chart, frame: _Frame, room: _Room) -> Iterator[Markup]:
 
 
 def _below(axis: ChartAxis) -> float:
-    """Pixels that the texts below an axis take."""
+    """Height of the texts below an axis in pixels."""
     return 42.0 if axis.below is None else 42.0 + _LINE_STEP
 
 
 def axis_note(chart: Chart) -> str:
-    """A warning where differences look larger than they are."""
+    """A warning if differences look larger than they are."""
     found = _frame(chart, WIDE).y
     is_cut = chart.y.spread is Spread.LINEAR and not found.low <= 0 <= found.high
-    return "The axis does not begin at 0." if is_cut else ""
+    return "The y axis does not start at 0." if is_cut else ""
 
 
 def _spans(spans: Sequence[Span], frame: _Frame, room: _Room) -> Iterator[Markup]:
@@ -426,7 +426,7 @@ def _spans(spans: Sequence[Span], frame: _Frame, room: _Room) -> Iterator[Markup
 
 def _rule_name(rule: ChartRule, frame: _Frame, room: _Room) -> Iterator[Markup]:
     y, left, right = frame.y.place(rule.value), frame.inner[0] + 4, frame.inner[2] - 4
-    heights = (y - 5, y + 14, y - 19, y + 28)  # next to the line, or next to the name of another
+    heights = (y - 5, y + 14, y - 19, y + 28)  # next to the line, or next to another label
     places = [place for height in heights for place in ((right, height, "end"), (left, height, ""))]
     yield from room.text("rule-name", rule.label, places, over_marks=True)
 
@@ -461,7 +461,7 @@ def _point(point: ChartPoint, series: ChartLine, frame: _Frame) -> Iterator[Mark
         yield _path(bar, f"M{_n(low)} {_n(y)}H{_n(high)}M{_n(low)} {_n(y - 4)}v8M{_n(high)} {_n(y - 4)}v8")
     if point.y_limits is not None and not (series.is_banded and _is_joined(point, series)):
         low, high = (frame.y.place(limit) for limit in point.y_limits)
-        # An interval that goes on below a log axis has no end to be drawn.
+        # An interval that extends below a log axis has no cap.
         is_open = (
             frame.y.spread is Spread.LOG
             and laid_out(Spread.LOG, max(point.y_limits[0], 5e-324)) < frame.y.low
@@ -473,7 +473,7 @@ def _point(point: ChartPoint, series: ChartLine, frame: _Frame) -> Iterator[Mark
 
 
 def _is_joined(point: ChartPoint, series: ChartLine) -> bool:
-    """With others, so that there is a band."""
+    """Whether the point is part of a line, and thus of a band."""
     return any(len(run) > 1 and point in run for run in series.runs)
 
 
@@ -493,7 +493,7 @@ def _mark(point: ChartPoint, series: ChartLine, x: float, y: float) -> Markup:
 
 
 def _point_names(points: Sequence[ChartPoint], frame: _Frame, room: _Room) -> Iterator[Markup]:
-    """Both ends first: where there is no room for all, they tell most."""
+    """Labels of points, both ends first: they matter most if there is no room for all."""
     for point in (*points[-1:], *points[:-1]):
         x, y = frame.x.place(point.x), frame.y.place(point.y)
         places = [(x + 8, y - 8, ""), (x - 8, y - 9, "end"), (x + 8, y + 16, ""), (x - 8, y + 16, "end")]
@@ -516,11 +516,11 @@ def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-# --- a chart for those who cannot see it
+# --- charts for screen readers
 
 
 def spoken(chart: Chart) -> str:
-    """What a chart shows, in words: each line from its first to its last point, and the lines across."""
+    """Describe a chart in words: each line from its first to its last point, and the rules."""
     words = [f"{chart.title}: {chart.y.title} over {chart.x.title}."]
     for series in chart.series:
         points = [point for run in series.runs for point in run]
@@ -529,12 +529,12 @@ def spoken(chart: Chart) -> str:
                 f"{chart.y.text(p.y)} at {chart.x.text(p.x)}" for p in (points[0], points[-1])
             )
             words.append(f"{series.name}: {plural(len(points), 'point')}, {' to '.join(ends)}.")
-    words += [f"Line across: {rule.label}." for rule in chart.rules]
+    words += [f"Horizontal line: {rule.label}." for rule in chart.rules]
     return " ".join(words)
 
 
 def numbers(chart: Chart) -> Table:
-    """The points of a chart, to be read."""
+    """A table of the points of a chart."""
     points = [(series.name, p) for series in chart.series for run in series.runs for p in run if p.tip]
     columns = [Column("Line", is_number=False, is_name=True), Column(chart.x.title), Column(chart.y.title)]
     has_limits = any(point.y_limits is not None for _, point in points)

@@ -1,4 +1,4 @@
-"""What people see while a run goes on."""
+"""Progress of a run on the terminal."""
 
 import math
 import os
@@ -31,16 +31,16 @@ from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
 
-if TYPE_CHECKING:  # lines for a log need none of it
+if TYPE_CHECKING:  # not needed for plain log lines
     from rich.console import Console
     from rich.text import Text
 
-LIVE_LINES = 8  # of levels that are done
-OWN_LINES = 8  # of the block, below those
+LIVE_LINES = 8  # finished levels that are shown
+OWN_LINES = 8  # lines of the block below them
 REDRAW_NS = NS_PER_S // 4
 PLAIN_PERIOD_NS = 30 * NS_PER_S
-FALLBACK_COLUMNS = 80  # of a terminal that does not tell
-SHORT = 80  # columns, below which units are shortened
+FALLBACK_COLUMNS = 80  # if the terminal does not report its width
+SHORT = 80  # units are shortened below this width
 LONGEST_NAME = 12
 WIDEST_CURVE = 40
 WIDEST_FIGURE = 20
@@ -48,12 +48,12 @@ BAR = ("━", "─")
 
 
 def can_draw(stream: TextIO) -> bool:
-    """Whether a block can be drawn there, and drawn again."""
+    """Whether the stream can show a block that is redrawn."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and "utf" in (stream.encoding or "").lower()
 
 
 class Progress(Watcher):
-    """`interrupted` says whether they want it to end. This one says nothing."""
+    """Silent progress; `interrupted` tells whether the user wants to stop."""
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
@@ -73,21 +73,21 @@ class Progress(Watcher):
         self._trials.propose(proposal, is_known=is_known)
 
     def led(self, trial: Any, *, does_pass: bool) -> None:
-        self._trials.best = f"{_trial_words(trial)}{'' if does_pass else ', which breaks the promise'}"
+        self._trials.best = f"{_trial_words(trial)}{'' if does_pass else ', which violates the SLO'}"
 
     def tried(self, trial: Any) -> None:
         self.said(self._trials.result(trial))
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
 
 
 @dataclass(slots=True)
 class TrialsSoFar:
-    """What the tuner tries, and what it knows."""
+    """The tuner's current trial and best result."""
 
     number: int = 0
-    title: str = ""  # of the one that is tried
+    title: str = ""  # of the current trial
     is_known: bool = False
     best: str = ""
 
@@ -102,11 +102,11 @@ class TrialsSoFar:
         )
 
     def result(self, trial: Any) -> str:
-        return f"{_trial_words(trial)}{' (from the journal, not measured now)' if self.is_known else ''}"
+        return f"{_trial_words(trial)}{' (from the journal, not measured again)' if self.is_known else ''}"
 
 
 class PlainProgress(Progress):
-    """Lines for a log: each level's end, on the way a line every half a minute, and with `-v` every window."""
+    """Lines for a log: the end of each level, a line every 30 seconds, and with `-v` every window."""
 
     def __init__(
         self, interrupted: Callable[[], bool], stream: TextIO, clock: Clock, *, every_window: bool = False
@@ -182,21 +182,21 @@ class _Outlook:
     begun_ns: int
     levels: int | None = None
     longest_s: float | None = None
-    number: int = 0  # of the level that is measured
+    number: int = 0  # of the current level
     level: LevelProgress | None = None
-    length_s: float | None = None  # of that level, or of the last one of which it was known
-    is_most: bool = False  # it may well be less
-    rounds: tuple[int, int] = (0, 0)  # of a comparison: done, and all at this level
-    round_s: float = 0.0  # how long one takes; 0 while only the first is done, whose start is not told
+    length_s: float | None = None  # of that level, or of the last one with a known length
+    is_most: bool = False  # the length is an upper bound
+    rounds: tuple[int, int] = (0, 0)  # of a comparison: finished, and total at this level
+    round_s: float = 0.0  # length of a round; 0 while only the first is finished, whose start is unknown
 
-    def told(self, level: LevelProgress) -> None:
-        """How far its level is."""
+    def update(self, level: LevelProgress) -> None:
+        """Update the progress of the current level."""
         self.level = level
         if level.left_s is not None:
             self.length_s, self.is_most = level.elapsed_s + level.left_s, level.is_most
 
     def left_s(self, elapsed_s: float) -> tuple[float | None, bool]:
-        """And whether it may well be less. Levels of which nothing is known yet are taken to last as long as others."""
+        """Remaining time, and whether it is an upper bound. Future levels are assumed to be as long as known ones."""
         left_s, is_most = None, False
         to_come = None if self.levels is None or self.number > self.levels else self.levels - self.number
         done, rounds = self.rounds
@@ -215,7 +215,7 @@ class _Outlook:
         return (self.length_s or 0.0) if known is None else known
 
     def part(self, elapsed_s: float) -> float | None:
-        """How much is done, by time; of a sweep the levels that are done count as whole ones."""
+        """The finished share by time; in a sweep, finished levels count as whole ones."""
         left_s, _ = self.left_s(elapsed_s)
         if left_s is None:
             return None
@@ -225,10 +225,10 @@ class _Outlook:
 
 
 class LiveProgress(Progress):
-    """A block on a terminal that is gone when the report appears.
+    """A block on a terminal that disappears when the report is printed.
 
-    It is redrawn only when told something, four times a second at most: a drawing thread would take time from what is
-    being measured.
+    It is redrawn only on events, at most four times a second: a drawing thread would take time from the
+    measurement.
     """
 
     def __init__(
@@ -248,8 +248,8 @@ class LiveProgress(Progress):
         self._done: list[tuple[tuple[str, float], str]] = []
         self._figures = LiveFigures()
         self._bracket: _Scale | None = None
-        self._rates: dict[str, deque[float]] = {}  # of variants, by round
-        self._first_round_ns = 0  # when it ended
+        self._rates: dict[str, deque[float]] = {}  # by variant and round
+        self._first_round_ns = 0  # when the first round ended
 
     def planned(self, levels: int | None, longest_s: float | None) -> None:
         self._outlook = _Outlook(self._clock(), levels, longest_s)
@@ -268,7 +268,7 @@ class LiveProgress(Progress):
 
     def progressed(self, progress: LevelProgress) -> None:
         before = self._outlook.level
-        self._outlook.told(progress)
+        self._outlook.update(progress)
         if before is not None and before.is_warm_up and not progress.is_warm_up:
             self._figures = LiveFigures()
         self._figures.add(progress)
@@ -291,7 +291,7 @@ class LiveProgress(Progress):
 
     def level_finished(self, level: Level) -> None:
         key = (level.mode, level.value)
-        if self._done and self._done[-1][0] == key:  # it was measured again, by more workers or for longer
+        if self._done and self._done[-1][0] == key:  # measured again, with more workers or for longer
             self._done.pop()
         said = self._counted(level_sentence(level, with_ok=self._bracket is None))
         self._done = [*self._done, (key, said)][-LIVE_LINES:]
@@ -326,7 +326,7 @@ class LiveProgress(Progress):
         self._drawn_ns = now_ns
         if not self._live.is_started:
             self._live.start()
-            self._live.console.show_cursor()  # so that it is there whatever ends the process
+            self._live.console.show_cursor()  # so that it is visible however the process ends
         self._live.update(Group(*self._lines()), refresh=True)
 
     def _lines(self) -> "Iterator[Text]":
@@ -337,7 +337,7 @@ class LiveProgress(Progress):
             done = words if width >= SHORT else words.replace(" requests/s", "/s")
             if self._bracket is None:
                 yield _line(done, "dim")
-            elif mode == self._level[0]:  # a look at one request at a time is none of the search's loads
+            elif mode == self._level[0]:  # a probe with one request at a time is not a load of the search
                 yield _line(done.replace(":", f": {self._bracket.verdict(load)},", 1), "dim")
         yield _line(f"▸ {' · '.join(self._heading())}", "bold")
         yield self._bar(width)
@@ -370,7 +370,7 @@ class LiveProgress(Progress):
         left_s, is_most = self._outlook.left_s(elapsed_s)
         part = self._outlook.part(elapsed_s)
         if self.is_interrupted():
-            words = "stopping; Ctrl-C again ends at once"
+            words = "stopping; press Ctrl-C again to stop at once"
         elif left_s is None:
             words = f"{time_span(elapsed_s)} so far"
         else:
@@ -401,7 +401,7 @@ class LiveProgress(Progress):
 
 @dataclass(slots=True)
 class _Scale:
-    """The bracket of a search on a line, by the logarithm of the load."""
+    """The bracket of a search on a line, on a logarithmic scale of the load."""
 
     low: float = 0.0
     high: float = math.inf
@@ -440,7 +440,7 @@ def _line(text: str, style: str = "") -> "Text":
 
 
 def _short(name: str) -> str:
-    """Both ends of it: names of variants often begin alike."""
+    """Both ends of a name, because names of variants often start alike."""
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 
@@ -478,7 +478,7 @@ def _window(number: int, window: WindowFigures) -> str:
 
 
 def _trial_words(trial: Any) -> str:
-    """Of a diagnosis, or of the tuner."""
+    """Describe a trial of a diagnosis or of the tuner."""
     from inferometer.diagnose.diagnosis import ChangeTrial
     from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 

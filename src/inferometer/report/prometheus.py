@@ -1,4 +1,4 @@
-"""The live figures of a run as a page that Prometheus reads."""
+"""The live figures of a run as a page for Prometheus to scrape."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -14,14 +14,14 @@ LABELS = ("model", "command", "run")
 
 
 class PrometheusPage:
-    """Served by a thread of its own; figures are put together only when somebody asks for them."""
+    """Served by a separate thread; figures are collected only on request."""
 
     def __init__(self, figures: LatestFigures, port: int) -> None:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError as error:
             raise UsageError(
-                "--prometheus needs the package prometheus-client, which is not installed",
+                "--prometheus requires the package prometheus-client, which is not installed",
                 remedy="pip install 'inferometer[prometheus]'",
             ) from error
         self._figures = figures
@@ -31,7 +31,7 @@ class PrometheusPage:
             self._server, self._thread = start_http_server(port, addr=HOST, registry=registry)
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"--prometheus {port}: {error}", remedy="give a port that is free, or 0 for any"
+                f"--prometheus {port}: {error}", remedy="use a free port, or 0 for any"
             ) from error
 
     @property
@@ -39,7 +39,7 @@ class PrometheusPage:
         return f"http://{HOST}:{self._server.server_port}/metrics"
 
     def collect(self) -> "Iterable[Metric]":
-        """What prometheus-client asks for."""
+        """Called by prometheus-client."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}

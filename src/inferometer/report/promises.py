@@ -1,4 +1,4 @@
-"""What became of a promise, in words: of a figure, of a level, of all levels."""
+"""SLO outcomes in words: for a figure, a level, and all levels."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ Judged = tuple[Level, PromiseOutcome]
 
 
 def judged_levels(result: Result) -> tuple[Judged, ...]:
-    """The levels that were held to a promise, by load."""
+    """Levels that were held to an SLO, by load."""
     rows = [(level, level.promise) for level in result.levels if level.promise is not None]
     return tuple(sorted(rows, key=lambda row: row[0].value))
 
 
 def figure_words(term: TermOutcome) -> str:
-    """The figure with its interval: `63.0 ms ±3 %`, `0.5 % (0.1 % to 1.2 %)`."""
+    """A figure with its interval: `63.0 ms ±3 %`, `0.5 % (0.1 % to 1.2 %)`."""
     found = term.found
     if found is None:
         return "unknown"
@@ -30,24 +30,24 @@ def figure_words(term: TermOutcome) -> str:
 
 
 def term_words(term: TermOutcome) -> str:
-    """`p99 63.0 ms ±3 %`, and in brackets what else there is to say of it."""
+    """`p99 63.0 ms ±3 %`, with remarks in parentheses."""
     words = f"{term.name} {figure_words(term)}"
     return f"{words} ({term.reason})" if term.reason else words
 
 
 def outcome_words(outcome: PromiseOutcome) -> str:
-    """`kept`, or which figures are not: `broken: p99`."""
+    """`kept`, or the terms that are not: `broken: p99`."""
     names = ", ".join(term.name for term in outcome.of(outcome.verdict))
     return outcome.verdict if outcome.verdict == "kept" or not names else f"{outcome.verdict}: {names}"
 
 
 def reasons(outcome: PromiseOutcome) -> str:
-    """What decided it, or why nothing did."""
+    """The figures that decided the verdict, or why none did."""
     return outcome.reason or ", ".join(map(term_words, outcome.of(outcome.verdict)))
 
 
 def promise_sentence(result: Result) -> str:
-    """At which levels the promise is kept, where it is broken, and by what; nothing where none was given."""
+    """State at which levels the SLO is met or violated, and by which figures; empty without an SLO."""
     rows = judged_levels(result)
     if not rows:
         return ""
@@ -56,19 +56,21 @@ def promise_sentence(result: Result) -> str:
     said = []
     if kept:
         where = _where(kept, rows, "up to" if kept == rows[: len(kept)] else "at", kept[-1])
-        said.append(f"keeps {promise} {where}")
+        said.append(f"meets {promise} {where}")
         if len(rows) == 1:
             said[-1] += f": {reasons(rows[0][1])}"
     if broken:
         is_last = len(broken) > 1 and broken == rows[-len(broken) :]
         where = _where(broken, rows, "from" if is_last else "at", broken[0])
-        said.append(f"{'broken' if kept else f'breaks {promise}'} {where}: {reasons(broken[0][1])}")
+        said.append(f"{'violated' if kept else f'violates {promise}'} {where}: {reasons(broken[0][1])}")
     if undecided:
         where = _where(undecided, rows, "at")
-        words = f"not decided {where}" if said else f"not decided {where} whether {promise} is kept"
+        words = f"undecided {where}" if said else f"undecided {where} whether {promise} is met"
         said.append(f"{words}: {reasons(undecided[0][1])}")
     words = "; ".join(said)
-    advice = " Longer levels (-d), or more requests (-n), can decide it." if _is_time_short(undecided) else ""
+    advice = (
+        " Use longer levels (-d) or more requests (-n) to decide it." if _is_time_short(undecided) else ""
+    )
     return f"{words[0].upper()}{words[1:]}.{advice}"
 
 

@@ -1,4 +1,4 @@
-"""Any saved answer, and any answer in every form: what it is, the file itself says."""
+"""Read a saved answer of any kind, and convert an answer to any form."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,25 +18,25 @@ from inferometer.report.page import render
 
 
 def read(path: Path) -> Any:
-    """The answer in a file, of whatever kind."""
+    """Read the answer in a file, whatever its kind."""
     return answer_file.read(path, *TYPES)
 
 
 @contextmanager
 def consistent(*origins: str) -> Iterator[None]:
-    """Around whatever is made of saved files: each figure of one may be right, and they may still not fit together."""
+    """Report inconsistent figures in saved files as a usage error: each one alone may be valid."""
     try:
         yield
     except (ArithmeticError, LookupError, ValueError) as error:
         names = " or ".join(f"'{origin}'" for origin in origins)
         raise UsageError(
-            f"{names} holds figures that do not fit together: {type(error).__name__}: {error}",
-            remedy="give the file as it was written, or measure again",
+            f"{names} contains inconsistent figures: {type(error).__name__}: {error}",
+            remedy="use the file as it was written, or measure again",
         ) from error
 
 
 def document(answer: Answer) -> Document:
-    """The answer as a document, ready to be written in any form; it carries the file it was made of."""
+    """The answer as a document, ready for any form; it includes its source file."""
     found = kind_of(answer).document(answer)
     if any(counts_requests(result.effective) for result in kind_of(answer).results(answer)):
         found = in_requests(found)
@@ -45,12 +45,12 @@ def document(answer: Answer) -> Document:
 
 
 def to_html(answer: Answer) -> str:
-    """The answer as one self-contained page."""
+    """The answer as a self-contained page."""
     return render(document(answer))
 
 
 def to_markdown(answer: Answer) -> str:
-    """The answer as Markdown, without the charts."""
+    """The answer as Markdown, without charts."""
     return markdown(document(answer))
 
 
@@ -60,7 +60,7 @@ def to_csv(answer: Answer) -> str:
 
 
 def write_page(path: Path, answer: Answer) -> None:
-    """Write the answer as one self-contained page."""
+    """Write the answer as a self-contained page."""
     write_file(path, to_html(answer))
 
 
@@ -72,5 +72,5 @@ def to_junit(answer: Answer) -> str:
     """The answer as JUnit XML, for CI."""
     kind = kind_of(answer)
     if kind.junit is None:
-        raise UsageError(f"a {answer.kind} has no test cases", remedy="write it as JSON")
+        raise UsageError(f"a {answer.kind} has no test cases", remedy="use --json instead")
     return kind.junit(answer, document(answer))

@@ -1,4 +1,4 @@
-"""Sentences about what was measured, the same in every form of a report."""
+"""Sentences about a measurement, shared by all forms of a report."""
 
 from collections.abc import Iterator
 
@@ -59,15 +59,15 @@ _VERDICTS = {
 
 
 def level_sentence(level: Level, *, with_ok: bool = True) -> str:
-    """A finished level in a line."""
+    """Describe a finished level in one line."""
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
     if not level.measurement.request_count:
         cancelled = level.measurement.cancelled
         if cancelled is not None and not level.measurement.failed_count:
-            return f"{label}: {plural(cancelled.count, 'request')} cancelled, and none was answered before"
-        return f"{label}: no good answer, {verdict_words(level)}"
+            return f"{label}: {plural(cancelled.count, 'request')} cancelled, none answered"
+        return f"{label}: no request succeeded, {verdict_words(level)}"
     found, said = level.measurement, verdict_words(level)
     per_s = f"{quantity(found.infer_per_s.value / found.batch)} requests/s {interval(found.infer_per_s)}"
     if found.tokens is not None and found.tokens.output:
@@ -85,11 +85,11 @@ def _middle_and_tail(times: Distribution) -> str:
 
 
 UNSTEADY = ("drift", "faster start")
-"""Kinds of doubt which say that a server changed while it was measured."""
+"""Kinds of doubt that mean the server changed during the measurement."""
 
 
 def verdict_words(level: Level, finding: Finding | None = None) -> str:
-    """What came of a level in a few words: `ok`, or all that is wrong with it; first, whether a promise is kept."""
+    """Summarize a level in a few words: `ok`, or everything wrong with it; the SLO verdict comes first."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -112,7 +112,7 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
 
 
 def _judged_words(row: JudgedLoad, level: Level, slo: str) -> str:
-    """The verdict on a load, with the limits that this level's own figures are beyond."""
+    """The verdict on a load, with the terms that this level's own figures violate."""
     if row.verdict != "broken":
         return row.verdict
     within = _terms_within(level, slo)
@@ -121,10 +121,10 @@ def _judged_words(row: JudgedLoad, level: Level, slo: str) -> str:
 
 
 def _terms_within(level: Level, slo: str) -> set[str]:
-    """Labels of the terms whose figure in this level is within its limit."""
+    """Labels of the SLO terms that this level's figures meet."""
     try:
         terms = parse_slo(slo).terms
-    except UsageError:  # as another version wrote it
+    except UsageError:  # written by another version
         return set()
     values = ((term, _term_value(term, level.measurement)) for term in terms)
     return {term.label for term, value in values if value is not None and term.is_within(value)}
@@ -136,41 +136,37 @@ def _term_value(term: Term, found: Measurement | None) -> float | None:
 
 
 def finding_sentence(finding: Finding) -> str:
-    """The answer of a search in words."""
+    """The result of a search as a sentence."""
     unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
     if not finding.value:
-        words = f"{_nothing_kept(finding, unit)}."
+        words = f"{_not_met_words(finding, unit)}."
     else:
         most = found_load(finding, finding.value)
-        above = f"above, it breaks on {finding.limited_by}"
+        above = f"limited by {finding.limited_by}"
         if finding.high is None:
             tried = max((row.load for row in finding.judged), default=finding.low)
-            above = (
-                f"nothing is known to break it up to {found_load(finding, tried)}, the most that was tried"
-            )
-        words = f"Keeps '{finding.promise}' up to {most} {unit} ({limit_words(finding)}); {above}."
+            above = f"no violation found up to {found_load(finding, tried)}, the highest load tried"
+        words = f"Meets '{finding.promise}' up to {most} {unit} ({limit_words(finding)}); {above}."
     if finding.knee:
         words += f" Knee at {found_load(finding, finding.knee)}."
     if finding.needed_s:
-        words += f" The time was too short to say more: give --duration {finding.needed_s:.0f}s or longer."
+        words += f" To narrow this down, use --duration {finding.needed_s:.0f}s or longer."
     return words
 
 
-def keeps_nothing(finding: Finding) -> bool:
-    """That the promise is broken at the least load that was tried; not where that is undecided."""
+def is_never_met(finding: Finding) -> bool:
+    """Whether the SLO is violated at the lowest load tried; False if that load is undecided."""
     return not finding.value and finding.is_broken_at_once
 
 
-def _nothing_kept(finding: Finding, unit: str) -> str:
+def _not_met_words(finding: Finding, unit: str) -> str:
     lowest = min(finding.judged, key=lambda row: row.load, default=None)
     if lowest is None:
-        return (
-            f"Whether '{finding.promise}' is kept could not be decided: no load that was tried gave figures"
-        )
+        return f"It is undecided whether '{finding.promise}' is met: no load yielded any figures"
     if lowest.verdict == "broken":
-        return f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}"
-    least = f"{found_load(finding, lowest.load)} {unit}, the least that was tried"
-    return f"Whether '{finding.promise}' is kept at {least}, could not be decided ({limit_words(finding)})"
+        return f"'{finding.promise}' is not met at any load tried; limited by {finding.limited_by}"
+    least = f"{found_load(finding, lowest.load)} {unit}, the lowest load tried"
+    return f"It is undecided whether '{finding.promise}' is met at {least} ({limit_words(finding)})"
 
 
 def found_load(finding: Finding, load: float) -> str:
@@ -178,7 +174,7 @@ def found_load(finding: Finding, load: float) -> str:
 
 
 def limit_words(finding: Finding) -> str:
-    """Between which loads the limit lies. Results of 0.1 only know which loads passed and failed a short try."""
+    """The loads between which the limit lies. Results of 0.1 only record which loads passed a short trial."""
     name = "between" if finding.confidence is None else f"{share(finding.confidence)} interval"
     low = found_load(finding, finding.low)
     if finding.high is None:
@@ -190,19 +186,19 @@ def limit_words(finding: Finding) -> str:
 
 
 def start_sentence(level: Level, start: StartFigures) -> str:
-    """What was left out at the start of a level."""
+    """Describe the start of a level that was excluded."""
     line = (
-        f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} were unlike the rest "
-        f"and are left out: {quantity(start.infer_per_s)} infer/s"
+        f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} differ from the rest "
+        f"and are excluded: {quantity(start.infer_per_s)} infer/s"
     )
     return f"{line}, {_mean_and_tail(start.latency)}" if start.latency.count else line
 
 
 def first_round_sentence(level: Level, first: StartFigures) -> str:
-    """What was answered while users started one after the other, beside what came after."""
+    """Compare the answers from a staggered start of users with the later ones."""
     answers = f"{plural(first.request_count, 'answer')} in {duration(first.duration_ns)}"
     line = (
-        f"{level_label(level.mode, level.value)}: users started one after the other; their first round is left out: "
+        f"{level_label(level.mode, level.value)}: users started one after another; their first round is excluded: "
         f"{answers}"
     )
     change = first_round_change(level, first)
@@ -213,7 +209,7 @@ def first_round_sentence(level: Level, first: StartFigures) -> str:
 
 
 def first_round_change(level: Level, first: StartFigures) -> float | None:
-    """Return by which share the first round was slower than the rest; None where that is not known."""
+    """Return how much slower the first round was than the rest, as a share; None if unknown."""
     found = level.measurement
     if not first.latency.count or found is None or not found.latency.mean_ns:
         return None
@@ -221,7 +217,7 @@ def first_round_change(level: Level, first: StartFigures) -> float | None:
 
 
 def failure_sentence(level: Level, group: FailureGroup) -> str:
-    """How many requests failed in one way, when, and what was said."""
+    """Say how many requests failed in one way, when, and with which message."""
     when = f"at {group.first_s:.1f} s"
     if group.count > 1:
         when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
@@ -237,20 +233,20 @@ def failure_sentence(level: Level, group: FailureGroup) -> str:
 
 
 def measurement_sentences(measurement: Measurement) -> Iterator[str]:
-    """What there is to say beside the tables."""
+    """Yield figures that the tables do not show."""
     if measurement.streaming is not None:
         yield _streaming(measurement.streaming)
     yield from token_sentences(measurement)
     sequences = measurement.sequences
     if sequences is not None:
-        words = f"Sequences: {sequences.count:,} whole, {quantity(sequences.per_s)} per second"
+        words = f"Sequences: {sequences.count:,} complete, {quantity(sequences.per_s)} per second"
         yield f"{words}, each {_middle_and_tail(sequences.latency)}"
     if measurement.metrics is not None:
         yield from metrics_sentences(measurement.metrics)
 
 
 def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
-    """How sure each figure is, and what measuring cost; `ports` are the local ones of this host, 0 when not known."""
+    """Yield the intervals of the latency figures and the client's cost; `ports` is 0 if unknown."""
     rows = [
         f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
         for name, estimate in measurement.latency_intervals
@@ -270,9 +266,9 @@ def _streaming(streaming: Streaming) -> str:
 
 
 def _client(client: ClientCost, ports: int) -> str:
-    """What measuring cost on this side."""
+    """The cost of the measurement on the client."""
     each = duration(client.cpu_us_per_request * NS_PER_US)
-    words = [f"{share(client.cpu_share)} of a core" + (f", {each} a request" if client.cpu_share else "")]
+    words = [f"{share(client.cpu_share)} of a core" + (f", {each} per request" if client.cpu_share else "")]
     if client.lag_p99_ns:
         words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
     if client.loop_lag_max_ns:
@@ -289,7 +285,7 @@ def _client(client: ClientCost, ports: int) -> str:
 
 
 def token_sentences(measurement: Measurement) -> Iterator[str]:
-    """What there is to say of tokens and of a promise."""
+    """Sentences about tokens, cancelled requests and goodput."""
     if measurement.tokens is not None:
         yield from _tokens(measurement, measurement.tokens)
     if measurement.cancelled is not None:
@@ -298,7 +294,7 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
     if goodput is not None:
         per_s = quantity(goodput.per_s / measurement.batch)
         words = f"Goodput: {per_s} requests/s within the limits of '{goodput.promise}'"
-        yield f"{words}, {share(goodput.share)} of all that ended"
+        yield f"{words}, {share(goodput.share)} of all requests"
 
 
 def output_rate(tokens: TokenFigures) -> str:
@@ -313,13 +309,13 @@ def _tokens(measurement: Measurement, tokens: TokenFigures) -> Iterator[str]:
         yield f"{words}; TPOT {_middle_and_tail(tokens.between)}" if tokens.between.count else words
     if tokens.prompt:
         prompts = lengths(tokens.per_prompt)
-        cached = f", {share(tokens.cached / tokens.prompt)} of them cached" if tokens.cached else ""
+        cached = f", {share(tokens.cached / tokens.prompt)} cached" if tokens.cached else ""
         yield f"Prompts: {quantity(tokens.prompt_per_s)} tokens/s, {prompts} per request{cached}"
     if tokens.per_user is not None:
         rates = tokens.per_user
         yield (
-            f"Per user: {quantity(rates.mean.value)} tokens/s, half of them below {quantity(rates.percentile(50))}, "
-            f"one in a hundred below {quantity(rates.percentile(1))}"
+            f"Per user: {quantity(rates.mean.value)} tokens/s on average, p50 {quantity(rates.percentile(50))}, "
+            f"p1 {quantity(rates.percentile(1))}"
         )
     if tokens.prefill is not None and tokens.decode is not None:
         yield _phases(tokens.prefill, tokens.decode, queue_share(measurement))
@@ -334,16 +330,16 @@ def _tokens(measurement: Measurement, tokens: TokenFigures) -> Iterator[str]:
 
 
 def _phases(before: Phase, after: Phase, queued: float | None) -> str:
-    """Where the time of requests goes; before the first token they may wait, and the server reads the prompt."""
+    """Split the requests' time at the first token; before it, a request may wait, and the server reads the prompt."""
     waited = "" if queued is None else f", {share(queued)} in the server's queue"
-    speed = f", {quantity(after.per_s)} tokens/s in each request" if after.tokens else ""
+    speed = f", {quantity(after.per_s)} tokens/s per request" if after.tokens else ""
     return f"Until the first token: {share(before.share)} of the time{waited}; after it: {share(after.share)}{speed}"
 
 
 def queue_share(measurement: Measurement) -> float | None:
-    """Return the share of the requests' time that they waited in the server, by its own metrics; None without these.
+    """Return the share of the requests' time spent in the server's queue, from its metrics; None without them.
 
-    Its mean time in the queue, or by Little's law the number that waited over the number that ended in a second."""
+    The server reports the mean queue time, or Little's law gives it: waiting requests over completions per second."""
     tokens, streaming = measurement.tokens, measurement.streaming
     llm = None if measurement.metrics is None else measurement.metrics.llm
     if llm is None or streaming is None or tokens is None or tokens.prefill is None or tokens.decode is None:
@@ -358,24 +354,24 @@ def queue_share(measurement: Measurement) -> float | None:
 
 
 def _asked(asked: AskedLengths) -> Iterator[str]:
-    """Answers of another length than was asked for."""
+    """Describe answers whose length differs from the requested one."""
     if asked.early:
         answers = f"{asked.early:,} of {plural(asked.asked, 'answer')}"
-        yield f"Ended early: {answers}, by {significant(asked.missing_tokens / asked.early, 3)} tokens in the mean"
+        yield f"Ended early: {answers}, by {significant(asked.missing_tokens / asked.early, 3)} tokens on average"
     if asked.over:
         answers = f"{asked.over:,} of {plural(asked.asked, 'answer')}"
-        yield f"Longer than asked: {answers}, by {significant(asked.extra_tokens / asked.over, 3)} tokens in the mean"
+        yield f"Too long: {answers}, by {significant(asked.extra_tokens / asked.over, 3)} tokens on average"
 
 
 def _cancelled(cancelled: CancelFigures, ended: int) -> str:
     part = share(cancelled.count / ended)
     ran = _middle_and_tail(cancelled.ran)
     words = f"Cancelled by the client: {plural(cancelled.count, 'request')} ({part}) after {ran}"
-    return f"{words}; {plural(cancelled.tokens, 'token')} had come" if cancelled.tokens else words
+    return f"{words}; {plural(cancelled.tokens, 'token')} had arrived" if cancelled.tokens else words
 
 
 def lengths(tokens: Distribution, to: str = " to ") -> str:
-    """`128`, or the mean with the shortest and the longest: `96 (12 to 200)`; a dash where there are none."""
+    """`128`, or the mean with the shortest and the longest: `96 (12 to 200)`; a dash if there are none."""
     if not tokens.count:
         return NONE
     ends = "" if tokens.min_ns == tokens.max_ns else f" ({tokens.min_ns:,}{to}{tokens.max_ns:,})"
@@ -383,7 +379,7 @@ def lengths(tokens: Distribution, to: str = " to ") -> str:
 
 
 def token_origin(tokens: TokenFigures, *, separator: str = ",") -> str:
-    """Who counted them."""
+    """Say whether the server or the client counted the tokens."""
     if not tokens.from_events:
         return "Tokens are the server's own count (usage)."
     if tokens.from_events == tokens.per_answer.count:
@@ -393,17 +389,17 @@ def token_origin(tokens: TokenFigures, *, separator: str = ",") -> str:
 
 
 def metrics_sentences(metrics: ServerMetrics) -> Iterator[str]:
-    """One line for the server, and one for each busy model, each GPU and this host."""
+    """A line for the server, and one for each busy model, each GPU and this host."""
     server = _joined(
         _maybe_share("CPU", metrics.cpu_share),
         _memory(metrics.memory_used_bytes, metrics.memory_total_bytes),
     )
-    if server or metrics.llm is None:  # LLM servers have a section of their own
-        yield f"Server metrics ({plural(metrics.polls, 'look')}): {server or 'nothing about CPU and memory'}"
+    if server or metrics.llm is None:  # LLM servers have their own section
+        yield f"Server metrics ({plural(metrics.polls, 'poll')}): {server or 'no CPU or memory figures'}"
     for queue in metrics.queues:
         yield f"{queue.model} version {queue.version}: {_queue(queue)}"
     host = metrics.host
-    # NVML is asked only where the server says nothing: both see the same GPUs.
+    # NVML is used only if the server reports no GPUs: both see the same ones.
     gpus = metrics.gpus if metrics.gpus or host is None else host.gpus
     for gpu in gpus:
         power = "" if gpu.power_w is None else f"{quantity(gpu.power_w)} W"

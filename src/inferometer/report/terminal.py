@@ -1,4 +1,4 @@
-"""A document on a terminal: the answer first, then tables and messages; drawings and details are left to the page."""
+"""A document on a terminal: the answer first, then tables and messages; charts and details are only on the page."""
 
 import sys
 import textwrap
@@ -17,17 +17,17 @@ from inferometer.base.text import printable
 from inferometer.report.document import Block, Depth, Document, Facts, Messages, Section, Table, Tone
 from inferometer.report.format import NO_BREAK, glued
 
-WIDTH = 100  # lines longer than this are hard to read
-LEAST_TEXT = 12  # letters of a column of text below which columns that can be spared go first
-LEAST_NAME = 28  # the same of names, which are hard to read in pieces
-BROKEN_TEXT = 5  # letters of such a column that are shown in any case
+WIDTH = 100  # longer lines are hard to read
+LEAST_TEXT = 12  # a text column gets narrower than this only after optional columns are dropped
+LEAST_NAME = 28  # the same for names, which are hard to read when broken
+BROKEN_TEXT = 5  # smallest width of a text column
 GAP = 2  # blanks between columns
-_GLUE = "\ue000"  # no text has it: it is not printable
+_GLUE = "\ue000"  # occurs in no text: it is not printable
 _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red"}
 
 
 class _Prose(Text):
-    """No end of a line comes between a number and its unit, unless the lines are too short for both."""
+    """Text in which a line never breaks between a number and its unit, unless the lines are too short for both."""
 
     def wrap(self, console: Console, width: int, **how: Any) -> Lines:
         whole = self.copy()
@@ -41,20 +41,20 @@ class _Prose(Text):
 
 
 def plain_text(text: str, style: str = "", **more: Any) -> Text:
-    """Text that others wrote, too: neither markup nor escape sequences in it are obeyed."""
+    """Text that may come from others: markup and escape sequences in it have no effect."""
     return _Prose(printable(text), style=style, **more)
 
 
 def show(document: Document, console: Console | None = None, *, is_verbose: bool = False) -> None:
-    """Print the document on stdout, or on another console; details only if they are wanted."""
-    if console is None:  # where stdout is a file or a pipe, as wide as people read
+    """Print the document on stdout or another console; details only if verbose."""
+    if console is None:  # a file or a pipe has no width
         console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     width = min(WIDTH, console.width)
     verdict = plain_text(document.verdict)
     verdict.stylize(f"bold {_STYLES[document.tone]}".strip(), 0, len(verdict.plain.partition(". ")[0]) + 1)
     facts = plain_text(" · ".join((document.title, *filter(None, document.facts))), style="dim")
     sections = (_section(section, width, is_verbose=is_verbose) for section in document.sections)
-    # A group, as the console would make a plain text of ours.
+    # A group, because the console would turn our text into a plain one.
     console.print(Group(verdict, facts, *chain.from_iterable(sections)), width=width)
 
 
@@ -95,14 +95,14 @@ def _messages(block: Messages) -> Iterator[RenderableType]:
         if not mark:
             yield text
             continue
-        # A grid, so that lines after the first begin below the text, not below the mark.
+        # A grid, so that continuation lines are indented to the text, not to the mark.
         grid = Grid.grid(padding=(0, 1))
         grid.add_row(plain_text(mark, style=_STYLES[row.tone]), text)
         yield grid
 
 
 def _table(table: Table, width: int) -> Grid:
-    """Without the columns that can be spared where the terminal is too narrow for all of them."""
+    """A table without its optional columns where the terminal is too narrow for all of them."""
     widths = [_least_width(table, place) for place in range(len(table.columns))]
     shown = list(range(len(table.columns)))
     spare = sorted(
@@ -110,7 +110,7 @@ def _table(table: Table, width: int) -> Grid:
     )
     while _total(widths, shown) > width and spare:
         shown.remove(spare.pop())
-    # Text can be broken still more; a figure that is cut off would be wrong, so columns on the right go instead.
+    # Text can be broken further, but a truncated figure would be wrong: drop columns on the right instead.
     least = [
         one if table.columns[place].is_number else min(one, BROKEN_TEXT) for place, one in enumerate(widths)
     ]
@@ -141,7 +141,7 @@ def _total(widths: list[int], shown: list[int]) -> int:
 
 
 def _fit(widths: list[int], table: Table, shown: list[int], width: int) -> None:
-    """Columns of text become wider while there is room, the least broken one first, or narrower where there is none."""
+    """Widen text columns while there is room, the least broken one first, or narrow them if there is none."""
     whole = [max((cell_len(row[place]) for row in table.rows), default=0) for place in range(len(widths))]
     texts = [place for place in shown if not table.columns[place].is_number]
     while _total(widths, shown) < width and (
@@ -161,7 +161,7 @@ def _longest_word(table: Table, place: int) -> int:
 
 
 def _least_width(table: Table, place: int) -> int:
-    """A figure is never broken, a text may be between words; a heading may be wherever there is a blank in it."""
+    """Least width of a column: figures never break, text breaks between words, headings at any space."""
     column = table.columns[place]
     widest = max((cell_len(row[place]) for row in table.rows), default=0)
     if not column.is_number:

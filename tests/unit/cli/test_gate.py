@@ -274,12 +274,12 @@ def test_every_report_form_is_written_and_read_back(folder: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["ffff"], "no run in"),
+        (["ffff"], "there is no run"),
         (["missing.json"], "cannot be read"),
         (["--figure", "p98"], "'p98' is not a figure of a run's history"),
         (["--figure", "p50", "--fail-if", "p99 > +5%"], "names a figure that is not judged"),
         (["--fail-if", "p99 > 5"], "needs a %"),
-        (["--accept", "ffff"], "no run in"),
+        (["--accept", "ffff"], "there is no run"),
         (["--runs", "3"], "--runs"),
     ],
 )

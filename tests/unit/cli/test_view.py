@@ -76,8 +76,11 @@ def test_quiet_prints_no_names(saved, capsys):
         (["run.json", "--html", "run.json"], "'run.json' is the result itself"),
         (["run.json", "--markdown", "no/where.md"], "the folder 'no' does not exist"),
         (["text.json"], "'text.json' is not JSON"),
-        (["run.json", "--json", "-", "--html", "/dev/stdout"], "--json and --html would all go to standard"),
-        (["run.json", "--markdown", "a.x", "--csv", "a.x"], "two reports are to go to"),
+        (
+            ["run.json", "--json", "-", "--html", "/dev/stdout"],
+            "--json and --html would all write to standard",
+        ),
+        (["run.json", "--markdown", "a.x", "--csv", "a.x"], "two reports would be written to"),
         (["why.json", "--junit", "-"], "why.json has no test cases"),
     ],
 )

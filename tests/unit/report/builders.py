@@ -1,4 +1,4 @@
-"""Builders: a few figures in, a whole frozen result out. Times are microseconds unless named otherwise."""
+"""Builders of frozen results from a few figures. Times are in microseconds unless named otherwise."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -84,7 +84,7 @@ def window(rate: float, latency: int, std: int = 0, count: int = 1000, failed: i
 
 
 def distribution(mean: int, std: int, percentiles: dict[int, int], count: int = 1000) -> Distribution:
-    """Every figure just below the next whole microsecond: a report that rounds would show."""
+    """Figures just below the next whole microsecond, to detect reports that round."""
     ns = {p: us * 1000 + 999 for p, us in percentiles.items()}
     largest = max(ns.values(), default=mean * 1000)
     return Distribution(
@@ -146,7 +146,7 @@ def counters(
     hits: tuple[int, float] = (0, 0),
     misses: tuple[int, float] = (0, 0),
 ) -> Counters:
-    """Averages in microseconds become sums in nanoseconds."""
+    """Convert averages in microseconds to sums in nanoseconds."""
     done = (calls if computed is None else computed) if compute is not None else 0
     inputs, infer, outputs = compute or (0, 0, 0)
 

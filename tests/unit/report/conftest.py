@@ -1,4 +1,4 @@
-"""Hand-built results with the numbers of real runs, and the comparison with golden files."""
+"""Hand-built results with the numbers of real runs, and golden files."""
 
 import importlib.util
 import os
@@ -27,7 +27,7 @@ def build() -> ModuleType:
 
 @pytest.fixture
 def golden() -> Callable[[str, str], None]:
-    """Compares a text with a golden file; INFEROMETER_UPDATE_GOLDEN=1 writes the file first."""
+    """Compare a text with a golden file; INFEROMETER_UPDATE_GOLDEN=1 writes the file first."""
 
     def compare(name: str, text: str) -> None:
         path = GOLDEN / name

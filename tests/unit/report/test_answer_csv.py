@@ -64,25 +64,25 @@ def test_a_study_has_a_row_for_each_trial():
     assert found[-3]["Reason"].endswith("out of memory")
 
 
-def test_a_measurement_has_the_rows_it_always_had():
+def test_a_measurement_has_its_usual_rows():
     assert to_csv(sample_result()) == main_csv(sample_result())
 
 
 @pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study])
-def test_names_of_others_are_cells_and_no_formulas(make):
+def test_foreign_names_are_not_formulas(make):
     text = to_csv(make(EVIL))
     assert {len(row) for row in csv.reader(io.StringIO(text))} == {len(next(csv.reader(io.StringIO(text))))}
     assert not any(cell.startswith("=") for row in csv.reader(io.StringIO(text)) for cell in row)
 
 
-def test_nothing_to_write_is_an_empty_text():
+def test_without_rows_the_text_is_empty():
     assert to_csv(replace(sample_study(), trials=())) == ""
 
 
 def test_a_capacity_plan_is_its_replicas_over_time():
     plan = sample_capacity()
     rows = list(csv.DictReader(io.StringIO(to_csv(plan))))
-    assert len(rows) == 2 * len(plan.stretches)  # of the options that keep the promise
+    assert len(rows) == 2 * len(plan.stretches)  # for the options that meet the SLO
     assert [int(row["Replicas"]) for row in rows if row["Option"] == "small"] == list(
         plan.options[0].over_time
     )

@@ -1,4 +1,4 @@
-"""Whatever is drawn: every mark and error bar lies in the plot, no two texts overlap, and all can be read as text."""
+"""Any chart: marks and error bars are inside the plot, texts do not overlap, and all of it can be read as text."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -25,8 +25,8 @@ EXAMPLES = examples(12)
 
 ROUNDING = 0.11  # coordinates have one decimal
 RADIUS = 4
-LETTER = 6.6  # pixels of a digit, which is as wide as most letters
-SIZE = 11  # pixels of a line of text without what hangs below it
+LETTER = 6.6  # width of a digit in pixels, which is that of most letters
+SIZE = 11  # height of a line of text in pixels, without descenders
 
 VALUES = st.one_of(
     st.just(0.0), st.floats(-3, 9).map(lambda power: 10.0**power), st.integers(0, 10).map(float)
@@ -58,7 +58,7 @@ def charts(draw):
         (Span(low, high, "95 % interval 493 to 996", is_interval=True),),
         (Span(low, high, "8"), Span(high, high * 2, "16")),
     )
-    limits = st.floats(-3, 9).map(lambda power: ChartRule(10.0**power, "promise: p99 < 30 ms"))
+    limits = st.floats(-3, 9).map(lambda power: ChartRule(10.0**power, "SLO: p99 < 30 ms"))
     return Chart(
         "title",
         x=ChartAxis("throughput (infer/s)"),
@@ -75,14 +75,14 @@ def inner(svg):
 
 
 def is_inside(place, box, margin=0.0):
-    """Whether it lies in the box, so far from its edges."""
+    """Whether a point is in the box, at least `margin` away from its edges."""
     room = margin - ROUNDING
     left, top, right, bottom = box
     return left + room <= place[0] <= right - room and top + room <= place[1] <= bottom - room
 
 
 def marks(svg):
-    """The middle of each mark, dot or cross."""
+    """The centre of each mark, dot or cross."""
     for mark in svg.iter("circle"):
         yield float(mark.get("cx")), float(mark.get("cy"))
     for path in svg.iter("path"):
@@ -108,7 +108,7 @@ def bars(svg):
 
 
 def texts(svg):
-    """What each text covers at least."""
+    """The least area of each text."""
     for text in svg.iter("text"):
         kind, x, y = text.get("class").split(), float(text.get("x")), float(text.get("y"))
         width = LETTER * len(text.text)
@@ -150,7 +150,7 @@ def test_no_two_texts_overlap_and_none_is_cut_off(chart):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(charts())
-def test_the_promise_is_always_named_at_its_line(chart):
+def test_the_slo_line_is_always_labelled(chart):
     for svg in drawings(chart):
         rules = [path for path in svg.iter("path") if path.get("class") == "rule"]
         assert len(rules) == len(chart.rules)
@@ -174,7 +174,7 @@ def test_the_promise_is_always_named_at_its_line(chart):
     ],
     ids=["one level", "nothing", "nothing twice", "12 decades", "twenty levels", "no level"],
 )
-def test_the_ends_of_what_is_measured(spread, rows):
+def test_extreme_values_are_drawn(spread, rows):
     line = ChartLine("p99", (tuple(ChartPoint(x, y, "tip", label=plain_number(x)) for x, y in rows),), "blue")
     chart = Chart("title", ChartAxis("x"), ChartAxis("y", spread=spread), (line,))
     for svg in drawings(chart):
@@ -185,7 +185,7 @@ def test_the_ends_of_what_is_measured(spread, rows):
             assert sum("point-name" in text.get("class") for text in svg.iter("text")) == 1
 
 
-def test_an_interval_that_goes_on_below_a_log_axis_has_no_end_there():
+def test_an_interval_below_a_log_axis_has_no_cap():
     far = ChartPoint(1.0, 1e6, "tip", y_limits=(1e-3, 2e6))
     near = ChartPoint(2.0, 1e6, "tip", y_limits=(2e5, 2e6))
     for point, caps in ((far, 1), (near, 2)):
@@ -198,7 +198,7 @@ def test_an_interval_that_goes_on_below_a_log_axis_has_no_end_there():
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(charts())
-def test_a_chart_can_be_read_without_seeing_it(chart):
+def test_a_chart_has_a_text_alternative(chart):
     table, words = numbers(chart), spoken(chart)
     found = [point for row in chart.series for run in row.runs for point in run]
     assert len(table.rows) == min(len(found), NUMBERS)

@@ -1,4 +1,4 @@
-"""Places and ticks of an axis."""
+"""Positions and ticks of an axis."""
 
 import pytest
 

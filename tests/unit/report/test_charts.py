@@ -122,7 +122,7 @@ def test_bars_of_nothing_are_empty():
 
 
 def differences(*rows, tone=Tone.GOOD):
-    """Of (value, limits); those that have 1 in their limits show nothing."""
+    """Bars from (value, limits); those whose limits include 1 are not significant."""
     return Differences(
         NASTY,
         tuple(
@@ -155,7 +155,7 @@ INTERVALS = st.tuples(TIMES, TIMES, TIMES).map(sorted).map(lambda row: (row[1], 
 
 
 @given(st.lists(INTERVALS, min_size=1, max_size=6))
-def test_the_axis_holds_every_dot_and_every_difference_that_is_shown(rows):
+def test_the_axis_contains_every_dot_and_significant_interval(rows):
     found = times_scale(differences(*rows))
     shown = [v for value, limits in rows for v in (value, *(() if limits[0] <= 1 <= limits[1] else limits))]
     assert all(found.low - 1e-9 <= math.log10(value) <= found.high + 1e-9 for value in shown)
@@ -165,14 +165,14 @@ def test_the_axis_holds_every_dot_and_every_difference_that_is_shown(rows):
     texts = re.findall(r'left:([\d.]+)%;transform:translateX\(-([\d.]+)%\)">([^<]+)<', figure)
     spans = []
     for left, back, words in texts:
-        width = 6.0 * len(words)  # pixels, on a phone that has 358 for all of them
+        width = 6.0 * len(words)  # pixels, on a phone with 358 in total
         start = 3.58 * float(left) - width * float(back) / 100
         spans.append((start, start + width))
     assert len(spans) == len(found.ticks)
     assert all(end < start for (_, end), (start, _) in pairwise(spans))
 
 
-def test_an_interval_that_shows_nothing_leaves_the_others_room():
+def test_a_wide_insignificant_interval_leaves_room_for_the_others():
     bars = differences((1.03, (1.02, 1.04)), (1.0, (0.001, 1000.0)))
     found = times_scale(bars)
     assert found.place(1.04) - found.place(1.02) > 3

@@ -55,7 +55,7 @@ def row(metric: str, percent: Estimate) -> Difference:
     return Difference(metric, 100.0, 100.0, percent, difference_verdict(named(metric), percent), "")
 
 
-def test_the_table_has_every_command_with_a_verdict():
+def test_the_table_lists_every_command_with_a_verdict():
     assert set(CODES) == {
         *("measure --slo", "find", "compare --fail-if", "gate", "interfere", "tune", "diagnose --apply")
     }
@@ -146,7 +146,7 @@ def test_find(value, lightest, ruling):
     )
     found = replace(sample_result(), finding=finding)
     assert find_code(found) == CODES["find"][ruling]
-    assert ("could not be decided" in document(found).verdict) == (ruling == INCONCLUSIVE)
+    assert ("is undecided" in document(found).verdict) == (ruling == INCONCLUSIVE)
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -167,7 +167,7 @@ def test_the_sentence_of_a_study(percent, is_repeated):
         made = tuning_document(study)
     assert (made.tone is Tone.GOOD) == (found.ruling == SHOWN)
     assert (made.tone is Tone.WARNING) == (found.ruling == INCONCLUSIVE)
-    assert made.verdict.startswith("No gain that matters") == (found.ruling == NOT_SHOWN)
+    assert made.verdict.startswith("No relevant gain") == (found.ruling == NOT_SHOWN)
     assert ("Run it with" in made.verdict) <= (percent.low is not None and percent.low > 0)
     assert is_repeated or found.ruling != INCONCLUSIVE or re.search("Inconclusive|one run", made.verdict)
     assert not is_too_wide(percent) or not ABSURD.search(made.verdict)
@@ -182,11 +182,11 @@ def test_diagnose(percent):
         assert found.best is not None
         assert found.ruling == (INCONCLUSIVE if percent is None else rule(percent, matters=10.0).ruling)
     assert ruling_code(found.ruling) in CODES["diagnose --apply"].values()
-    assert ("brought it from" in made.verdict) == (made.tone is Tone.GOOD)
+    assert ("took it from" in made.verdict) == (made.tone is Tone.GOOD)
     assert ("inconclusive" in made.verdict) == (made.tone is Tone.WARNING)
-    if "brought it from" in made.verdict:
+    if "took it from" in made.verdict:
         assert percent.low > 0
-    if "no gain that matters" in made.verdict:
+    if "no relevant gain" in made.verdict:
         assert percent.high < 10
     assert percent is None or not is_too_wide(percent) or not ABSURD.search(made.verdict)
 
@@ -200,7 +200,7 @@ JUDGED = st.lists(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(JUDGED)
-def test_find_claims_only_what_loads_showed(judged):
+def test_find_claims_only_what_the_loads_show(judged):
     rows = tuple(JudgedLoad(float(load), verdict) for load, verdict in sorted(judged))
     kept = [row.load for row in itertools.takewhile(lambda row: row.verdict != "broken", rows)]
     value = max((row.load for row in rows if row.verdict == "kept" and row.load in kept), default=0.0)
@@ -211,11 +211,11 @@ def test_find_claims_only_what_loads_showed(judged):
     ruling = SHOWN if value else NOT_SHOWN if lightest == "broken" else INCONCLUSIVE
     assert find_code(found) == CODES["find"][ruling]
     assert ("up to" in verdict.partition(";")[0]) <= (ruling == SHOWN)
-    assert ("is not kept at any load" in verdict) == (ruling == NOT_SHOWN)
-    assert ("could not be decided" in verdict) == (ruling == INCONCLUSIVE)
+    assert ("is not met at any load" in verdict) == (ruling == NOT_SHOWN)
+    assert ("is undecided" in verdict) == (ruling == INCONCLUSIVE)
 
 
-def test_tune_recommends_nothing_that_it_did_not_show(monkeypatch):
+def test_tune_recommends_only_what_it_has_shown(monkeypatch):
     study = sample_study()
     wide = replace(recommend(study), gain=Estimate(95.9, -100.0, 570_920_956_967.0))
     monkeypatch.setattr("inferometer.report.documents.tuning.recommend", lambda _: wide)

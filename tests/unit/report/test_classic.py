@@ -1,4 +1,4 @@
-"""The classic report: the samples of real runs line by line, then what we add to it."""
+"""The classic report: the samples of real runs line by line, then our additions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -252,7 +252,7 @@ SAMPLES = (
 
 @pytest.mark.parametrize("run", SAMPLES, ids=lambda run: run.__name__)
 def test_sample_of_the_reference_is_reproduced(run: Callable[[ModuleType], Any], build: ModuleType) -> None:
-    """The files hold the real tool's stdout, as the contract quotes it; no test writes them."""
+    """The files contain the real tool's stdout as quoted in the contract; no test writes them."""
     sample = (REFERENCE / f"{run.__name__}.txt").read_text(encoding="utf-8")
     assert sample in classic_report(run(build))
 
@@ -269,7 +269,7 @@ def test_request_rate_has_its_own_header_limit_and_summary(build: ModuleType) ->
     assert "service time" not in text
 
 
-def test_delayed_requests_are_told_and_later_numbers_keep_their_format(build: ModuleType) -> None:
+def test_delayed_requests_are_reported_and_later_numbers_keep_their_format(build: ModuleType) -> None:
     text = classic_report(delayed_rate(build))
     assert (
         "    Avg send request rate: 48.77 infer/sec\n    [WARNING] Perf Analyzer was not able to keep up"
@@ -325,7 +325,7 @@ def test_window_without_a_request_says_so(build: ModuleType) -> None:
     )
 
 
-def test_chosen_percentile_stands_in_order(build: ModuleType) -> None:
+def test_the_chosen_percentile_is_in_order(build: ModuleType) -> None:
     row = build.measurement(10, 5.0, 30, 2, (1, 3, 4, 5), extra={75: 2})
     text = classic.level_block(build.result(percentile=75), build.level(row))
     assert "    p50 latency: 1 usec\n    p75 latency: 2 usec\n    p90 latency: 3 usec\n" in text
@@ -351,7 +351,7 @@ def test_model_without_a_successful_request_is_one_line(build: ModuleType) -> No
     assert text.endswith("  Server: \n    Request count: 0\n")
 
 
-def test_added_lines_stand_behind_all_lines_scripts_read(build: ModuleType) -> None:
+def test_added_lines_follow_the_lines_that_scripts_read(build: ModuleType) -> None:
     without = classic_report(sync_http(build)).splitlines()
     for run in (failures, unstable):
         lines = classic_report(run(build)).splitlines()

@@ -1,4 +1,4 @@
-"""Throughput of servers without a model is counted in requests, in every form a report has."""
+"""Throughput of servers without a model is counted in requests in every report format."""
 
 import re
 from dataclasses import replace
@@ -38,7 +38,7 @@ def report(kind: str, name: str) -> Answer:
 
 @pytest.mark.parametrize("name", ["measurement", "comparison", "diagnosis"])
 @pytest.mark.parametrize("kind", ["http", "dynamic_grpc"])
-def test_no_report_of_plain_requests_speaks_of_inferences(kind: str, name: str) -> None:
+def test_reports_of_plain_requests_do_not_mention_inferences(kind: str, name: str) -> None:
     found = report(kind, name)
     page = to_html(found).partition('<script type="application/json"')[0]
     terminal = StringIO()
@@ -51,17 +51,15 @@ def test_no_report_of_plain_requests_speaks_of_inferences(kind: str, name: str) 
 
 @pytest.mark.parametrize("name", ["measurement", "comparison"])
 @pytest.mark.parametrize(("kind", "has_batch"), [("triton", True), ("openai", False), ("http", False)])
-def test_a_batch_size_is_only_named_where_requests_carry_batches(
-    kind: str, name: str, has_batch: bool
-) -> None:
+def test_the_batch_size_is_shown_only_for_batched_requests(kind: str, name: str, has_batch: bool) -> None:
     assert bool(re.search(r"\bbatch \d", to_markdown(report(kind, name)))) == has_batch
 
 
-def test_the_name_of_what_is_measured_stays() -> None:
+def test_names_are_not_renamed() -> None:
     assert document(report("http", "measurement")).title == "GET /v2/infer/stats"
 
 
-def test_inferences_are_called_so() -> None:
+def test_inferences_keep_their_name() -> None:
     for words in (to_markdown(report("triton", "measurement")), to_html(report("triton", "comparison"))):
         assert INFERENCES.search(words)
 
@@ -74,7 +72,7 @@ def test_inferences_are_called_so() -> None:
         ("http", "perf_analyzer", "Inferences/Second"),
     ],
 )
-def test_the_table_has_a_column_of_what_is_counted(kind: str, command: str, column: str) -> None:
+def test_the_throughput_column_names_its_unit(kind: str, command: str, column: str) -> None:
     assert main_csv(of_kind(kind, sample_result(), command)).startswith(f"Concurrency,{column},")
 
 

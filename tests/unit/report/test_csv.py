@@ -1,4 +1,4 @@
-"""The CSV files: the samples of the reference, and which rows they hold."""
+"""The CSV files: the samples of the reference, and their rows."""
 
 from dataclasses import replace
 from types import ModuleType

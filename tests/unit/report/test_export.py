@@ -57,7 +57,7 @@ def test_values(datatype, data, text):
 
 
 @given(st.sampled_from(["BYTES", "JSON", "INT16", "FP32", "FP64", "BOOL", "UINT8"]), st.binary())
-def test_whatever_a_server_sends_becomes_json(datatype, data):
+def test_any_server_data_becomes_json(datatype, data):
     json.loads(json_value(datatype, data), parse_constant=pytest.fail)
 
 
@@ -121,7 +121,7 @@ def test_nothing_measured_is_a_valid_file(tmp_path):
     assert json.loads(written(tmp_path)[0])["experiments"] == []
 
 
-def test_failed_requests_are_left_out_of_json_and_that_is_said(tmp_path):
+def test_json_omits_failed_requests_with_a_warning(tmp_path):
     text, remarks = written(
         tmp_path, level(request(0), request(1, status="http 503", outputs=()), request(2))
     )
@@ -130,7 +130,7 @@ def test_failed_requests_are_left_out_of_json_and_that_is_said(tmp_path):
     assert "leaves out 1 failed requests" in remark
 
 
-def test_values_without_a_place_in_the_form_are_null_and_that_is_said_once(tmp_path):
+def test_unsupported_values_are_null_with_one_warning(tmp_path):
     text, remarks = written(tmp_path, level(*[request(n, datatype="FP16", outputs=(n,)) for n in range(5)]))
     rows = json.loads(text)["experiments"][0]["requests"]
     assert [row["response_outputs"] for row in rows] == [[{"OUT": None}]] * 5
@@ -179,7 +179,7 @@ def test_many_rows_become_several_groups(tmp_path, monkeypatch):
     assert parquet.read_table(path)["step"].to_pylist() == list(range(25))
 
 
-def test_what_cannot_be_written_is_refused_before(tmp_path, monkeypatch):
+def test_unwritable_files_are_refused_before_the_load(tmp_path, monkeypatch):
     exportable(tmp_path / "new.json")
     exportable(tmp_path / "new.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -195,7 +195,7 @@ def test_what_cannot_be_written_is_refused_before(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.parquet"])
-def test_a_disk_that_fills_up_leaves_no_half_file(name, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_partial_file(name, tmp_path, monkeypatch):
     def requests():
         yield request(0)
         raise OSError(28, "No space left on device")
@@ -206,8 +206,8 @@ def test_a_disk_that_fills_up_leaves_no_half_file(name, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_requests_that_could_not_be_kept_are_said_and_the_others_are_there(tmp_path):
+def test_lost_requests_are_reported_and_the_others_exported(tmp_path):
     path = tmp_path / "x.json"
-    with pytest.raises(LocalError, match=r"is not whole: .* No space left on device"):
+    with pytest.raises(LocalError, match=r"is incomplete: .* No space left on device"):
         write_export(export(level(request(0)), problem="No space left on device"), path)
     assert len(json.loads(path.read_text())["experiments"][0]["requests"]) == 1

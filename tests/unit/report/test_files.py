@@ -66,7 +66,7 @@ def test_name_the_system_rejects_is_refused(tmp_path: Path) -> None:
 
 def test_folder_without_permission_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be written"):
-        writable(Path("/sys/x.csv"))  # not even root may make a file there
+        writable(Path("/sys/x.csv"))  # not even root can create a file there
 
 
 def test_composing_files_lie_beside_the_main_one(tmp_path: Path, build: ModuleType) -> None:
@@ -84,6 +84,6 @@ def test_device_gets_the_main_file_only(build: ModuleType) -> None:
     assert write_csv(ensemble(build), Path("/dev/null")) == (Path("/dev/null"),)
 
 
-def test_folder_lost_during_the_run_is_told(tmp_path: Path, build: ModuleType) -> None:
+def test_a_folder_lost_during_the_run_is_reported(tmp_path: Path, build: ModuleType) -> None:
     with pytest.raises(LocalError, match="could not be written"):
         write_csv(ensemble(build), tmp_path / "gone" / "x.csv")

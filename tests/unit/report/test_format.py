@@ -65,7 +65,7 @@ def test_concurrency_is_never_in_powers_of_ten() -> None:
     assert form.level_label("request_rate", 12.5) == "request rate 12.5"
 
 
-def test_what_a_peer_said_cannot_steer_the_terminal() -> None:
+def test_peer_messages_cannot_control_the_terminal() -> None:
     assert form.first_line(" \x1b[31mred\nmore") == r"\x1b[31mred"
     assert form.first_line("x" * 300, limit=10) == "xxxxxxxxx…"
     assert form.first_line("") == ""

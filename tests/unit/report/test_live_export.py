@@ -36,7 +36,7 @@ def values(figures):
     return {(figure.name, labels.get("quantile")): value for figure, labels, value in figures.rows}
 
 
-def test_counts_go_on_from_level_to_level_and_after_the_warm_up():
+def test_counters_accumulate_over_levels_and_warm_up():
     warm = {**SAMPLE, "phase": "warm-up", "ended": 10, "failed": 1}
     found = told(LEVEL, warm)
     assert values(found)["warmup", None] == 1
@@ -44,7 +44,7 @@ def test_counts_go_on_from_level_to_level_and_after_the_warm_up():
     assert values(found)["requests.ended", None] == 110
     found.tell({**SAMPLE, "ended": 150})
     assert values(found)["requests.ended", None] == 160
-    found.tell({**SAMPLE, "ended": 7, "failed": 0})  # the same level, by more workers
+    found.tell({**SAMPLE, "ended": 7, "failed": 0})  # the same level with more workers
     assert values(found)["requests.ended", None] == 167
     found.tell({**LEVEL, "number": 2, "value": 8})
     found.tell({**SAMPLE, "number": 2, "ended": 5, "failed": 3})
@@ -53,7 +53,7 @@ def test_counts_go_on_from_level_to_level_and_after_the_warm_up():
     assert (values(found)["load", None], values(found)["level", None]) == (8, 2)
 
 
-def test_what_is_not_known_is_not_there():
+def test_unknown_figures_are_missing():
     unknown = dict.fromkeys(("client_cores", "server_waiting", "gpu", "tokens_per_s", "p50_ms"))
     found = values(told(LEVEL, {**SAMPLE, **unknown}))
     assert not {"gpu.utilization", "client.cores", "output.token.throughput"} & {name for name, _ in found}
@@ -94,22 +94,20 @@ def test_prometheus_reads_every_figure():
     assert all(row.documentation for row in families.values())
 
 
-def test_a_port_that_is_taken_is_a_sentence():
+def test_an_occupied_port_is_a_usage_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            UsageError, match=f"--prometheus {port}: .*in use; give a port that is free, or 0"
-        ):
+        with pytest.raises(UsageError, match=f"--prometheus {port}: .*in use; use a free port, or 0"):
             PrometheusPage(told(), port)
 
 
-def test_a_collector_gets_every_figure_by_the_official_messages():
+def test_a_collector_gets_every_figure():
     figures = told(PREPARED, LEVEL, SAMPLE)
     said: list[str] = []
     with Collector() as collector:
         push = OtlpPush(figures, collector.url, said.append)
         figures.tell({**SAMPLE, "ended": 105})
-        push.close()  # which pushes the last figures
+        push.close()  # pushes the last figures
         assert collector.wait_for(lambda: bool(collector.pushes))
     assert said == []
     assert collector.paths[-1] == "/v1/metrics"
@@ -129,7 +127,7 @@ def test_a_collector_gets_every_figure_by_the_official_messages():
 
 
 @pytest.mark.parametrize("status", [None, 500, 404], ids=["nobody", "an error", "not found"])
-def test_a_collector_that_takes_nothing_is_named_once(status, capfd, monkeypatch):
+def test_a_failing_collector_causes_one_warning(status, capfd, monkeypatch):
     monkeypatch.setattr("inferometer.report.otlp.PERIOD_S", 0.01)
     monkeypatch.setattr("inferometer.report.otlp.TIMEOUT_S", 0.1)
     said: list[str] = []
@@ -139,7 +137,7 @@ def test_a_collector_that_takes_nothing_is_named_once(status, capfd, monkeypatch
         push._thread.join(1.0)
         push.close()
         push._thread.join()
-    assert said == [f"{url}/v1/metrics does not take the figures of --otlp; the run goes on without it"]
+    assert said == [f"--otlp cannot push figures to {url}/v1/metrics; the run continues"]
     assert capfd.readouterr() == ("", "")
 
 
@@ -151,23 +149,23 @@ def test_a_collector_that_takes_nothing_is_named_once(status, capfd, monkeypatch
         ("http://h:1/api/otlp", "http://h:1/api/otlp"),
     ],
 )
-def test_an_address_alone_is_that_of_a_collector(given, used):
+def test_an_address_without_a_path_gets_the_default_path(given, used):
     assert endpoint(given) == used
 
 
 @pytest.mark.parametrize("given", ["localhost:4318", "grpc://h:1", "http://", "http://[x", "http://h:99999"])
 def test_other_addresses_are_refused(given):
-    with pytest.raises(UsageError, match="is no address of a collector; write it like"):
+    with pytest.raises(UsageError, match="is not the address of a collector; use a form such as"):
         endpoint(given)
 
 
-def test_the_page_of_the_docs_names_every_figure():
+def test_the_docs_list_every_figure():
     page = (ROOT / "docs" / "live-figures.md").read_text()
     rows = set(re.findall(r"^\| `(inferometer_\w+)`[^|]*\| `([\w.]+)`", page, re.MULTILINE))
     assert rows == {(figure.prometheus_name, figure.otel_name) for figure in FIGURES}
 
 
-def test_the_dashboard_shows_what_is_exported_and_nothing_else():
+def test_the_dashboard_uses_exactly_the_exported_figures():
     dashboard = json.loads((ROOT / "docs" / "grafana.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     shown = {name for query in queries for name in re.findall(r"inferometer_\w+", query)}

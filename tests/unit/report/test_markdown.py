@@ -30,7 +30,7 @@ from tests.support.reports import sample_comparison, sample_diagnosis, sample_re
         (r"C:\n`x`", r"C:\\n\`x\`"),
     ],
 )
-def test_nothing_is_taken_for_markup(text, written):
+def test_text_is_never_markup(text, written):
     assert markdown_line(text) == written
 
 

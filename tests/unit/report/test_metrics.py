@@ -46,7 +46,7 @@ def test_the_block_of_the_contract(build: ModuleType, measured, golden) -> None:
     golden("classic_gpus.txt", text)
 
 
-def test_without_gpus_the_headings_stand_alone(build: ModuleType, measured) -> None:
+def test_without_gpus_only_headings_remain(build: ModuleType, measured) -> None:
     text = classic_report(build.result(build.level(measured(NONE))))
     assert HEADINGS + "Inferences/Second" in text
 
@@ -56,7 +56,7 @@ def test_without_metrics_there_is_no_block(build: ModuleType, measured) -> None:
 
 
 @pytest.mark.parametrize(("count", "is_shown"), [(16, True), (17, False)])
-def test_too_many_gpus_are_one_line(count: int, is_shown: bool, build: ModuleType, measured) -> None:
+def test_many_gpus_share_one_line(count: int, is_shown: bool, build: ModuleType, measured) -> None:
     gpus = [replace(AAA, uuid=f"GPU-{number:02}") for number in range(count)]
     text = classic_report(build.result(build.level(measured(with_gpus(*gpus)))))
     line = (
@@ -90,7 +90,7 @@ def test_the_columns_need_both_options(effective, build: ModuleType, measured) -
     assert "GPU" not in main_csv(build.result(build.level(measured(with_gpus(AAA))), **effective))
 
 
-def test_the_result_file_keeps_all(build: ModuleType, measured) -> None:
+def test_the_result_file_keeps_all_metrics(build: ModuleType, measured) -> None:
     queue = QueueFigures("simple", "1", 3.5, 5, 20, 100.5)
     host = HostFigures(0.75, 9, (AAA, GpuFigures("GPU-ccc", None, None, None, None)))
     metrics = ServerMetrics(3, (AAA, BBB), 0.5, 4, 9, (queue,), host)
@@ -98,26 +98,26 @@ def test_the_result_file_keeps_all(build: ModuleType, measured) -> None:
     assert from_json(to_json(result), "here", Result) == result
 
 
-def test_a_result_file_from_before_has_no_metrics(build: ModuleType, measured) -> None:
+def test_an_older_result_file_has_no_metrics(build: ModuleType, measured) -> None:
     result = build.result(build.level(measured(None)))
     text = to_json(result).replace('"metrics": null,', "")
     assert '"metrics"' not in text
     assert from_json(text, "here", Result) == result
 
 
-def test_people_see_all_that_is_there() -> None:
+def test_all_known_metrics_are_shown() -> None:
     queue = QueueFigures("simple", "1", 3.5, 5, 20, 100)
     host = HostFigures(0.75, 2 * 1024**3, (AAA,))
     metrics = ServerMetrics(3, (), 0.5, 4 * 1024**3, 16 * 1024**3, (queue,), host)
     assert list(metrics_sentences(metrics)) == [
-        "Server metrics (3 looks): CPU 50 %, memory 4.00 of 16.0 GiB",
+        "Server metrics (3 polls): CPU 50 %, memory 4.00 of 16.0 GiB",
         "simple version 1: 3.50 requests pending, 5 at most, 100 µs in the queue",
         "GPU-aaa: busy 20 %, 55.3 W, memory 0.93 of 46.6 GiB",
         "This host: CPU 75 %, memory 2.00 GiB",
     ]
 
 
-def test_the_servers_word_on_gpus_goes_before_nvml() -> None:
+def test_server_gpu_metrics_take_precedence_over_nvml() -> None:
     host = HostFigures(None, 1024**3, (AAA,))
     lines = list(metrics_sentences(replace(with_gpus(BBB), host=host)))
     assert [line for line in lines if "GPU-" in line] == [
@@ -125,5 +125,5 @@ def test_the_servers_word_on_gpus_goes_before_nvml() -> None:
     ]
 
 
-def test_people_are_told_of_an_endpoint_that_says_nothing() -> None:
-    assert list(metrics_sentences(NONE)) == ["Server metrics (1 look): nothing about CPU and memory"]
+def test_an_endpoint_without_figures_is_reported() -> None:
+    assert list(metrics_sentences(NONE)) == ["Server metrics (1 poll): no CPU or memory figures"]

@@ -1,4 +1,4 @@
-"""Texts of others stay text in every format of every report, whatever they hold."""
+"""Foreign texts stay text in every format of every report, whatever they contain."""
 
 import csv
 import io
@@ -55,7 +55,7 @@ every_seed = pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.sampled
 @every_seed
 @every_report
-def test_a_terminal_is_not_steered(kind: str, seed: int) -> None:
+def test_a_terminal_is_not_controlled(kind: str, seed: int) -> None:
     sink = io.StringIO()
     screen = Console(file=sink, width=120, force_terminal=True, color_system="truecolor")
     show(document(nasty(kind, seed)), screen)
@@ -65,7 +65,7 @@ def test_a_terminal_is_not_steered(kind: str, seed: int) -> None:
     printed.encode()
 
 
-def test_markup_of_the_terminal_is_shown_as_it_is() -> None:
+def test_terminal_markup_is_shown_literally() -> None:
     sink = io.StringIO()
     screen = Console(file=sink, width=200)
     screen.print(plain_text("[bold red]x[/bold red] \x1b[31m"))
@@ -102,7 +102,7 @@ def test_markdown_has_only_our_own_markup(kind: str, seed: int) -> None:
 @every_seed
 @every_report
 def test_every_row_of_a_table_has_the_cells_of_its_head(kind: str, seed: int) -> None:
-    """A reader of Markdown drops cells too many, so they are counted as they are written."""
+    """Markdown readers drop surplus cells, so the written ones are counted."""
     ends = re.compile(r"(?<!\\)(?:\\\\)*\|")
     text = to_markdown(nasty(kind, seed))
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
@@ -133,7 +133,7 @@ def test_a_nasty_text_alone_is_a_paragraph_of_text(text: str) -> None:
     assert "".join(shown) == printable(" ".join(text.split()))
 
 
-def test_addresses_are_no_links_where_bare_ones_are() -> None:
+def test_bare_addresses_do_not_become_links() -> None:
     made = markdown_line("see http://a.example, www.b.example or c@d.example")
     assert made == r"see http\://a.example, www\.b.example or c\@d.example"
 
@@ -142,7 +142,7 @@ def test_addresses_are_no_links_where_bare_ones_are() -> None:
 
 
 class Tags(HTMLParser):
-    """Tags with the names of their attributes, and what could run."""
+    """Tags with the names of their attributes, and everything executable."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -173,7 +173,7 @@ def usual_tags(kind: str) -> set[tuple[str, tuple[str, ...]]]:
 @pytest.mark.sampled
 @every_seed
 @every_report
-def test_a_page_has_no_tags_but_ours(kind: str, seed: int) -> None:
+def test_a_page_has_only_our_tags(kind: str, seed: int) -> None:
     page, plain = tags(to_html(nasty(kind, seed))), tags(to_html(benign(kind, seed)))
     assert page.found <= plain.found | usual_tags(kind)
     assert page.scripts == plain.scripts
@@ -225,7 +225,7 @@ def test_the_classic_table_keeps_its_cells(seed: int) -> None:
 
 @pytest.mark.sampled
 @every_seed
-def test_the_classic_report_can_be_made_of_anything(seed: int) -> None:
+def test_the_classic_report_accepts_any_text(seed: int) -> None:
     result = nasty("result", seed)
     for level in result.levels:
         classic.level_block(result, level)

@@ -20,7 +20,7 @@ POWER = re.compile(r"\de[+-]\d")
 
 
 def scaled(value: Any, factor: float) -> Any:
-    """With every figure that is not a share or a count so many times as large."""
+    """Multiply every figure that is not a share or a count."""
     if isinstance(value, tuple):
         return tuple(scaled(each, factor) for each in value)
     if not is_dataclass(value) or isinstance(value, type):

@@ -1,4 +1,4 @@
-"""Answers in a notebook: a fragment that brings nothing along and obeys no text of others; and tables of figures."""
+"""Answers in a notebook: a self-contained fragment with escaped texts; and tables of figures."""
 
 import sys
 from dataclasses import replace
@@ -67,13 +67,13 @@ def test_a_notebook_shows_the_verdict_and_the_main_table(sample):
     assert len(answer._repr_html_()) < 40_000
 
 
-def test_a_notebook_shows_the_plain_text_where_no_report_is_known(monkeypatch):
+def test_a_notebook_falls_back_to_plain_text(monkeypatch):
     monkeypatch.setattr(Answer, "in_notebooks", None)
     assert sample_result()._repr_html_() is None
 
 
 @pytest.mark.parametrize("sample", SAMPLES[:3], ids=lambda sample: sample.__name__)
-def test_texts_of_others_stay_text(sample):
+def test_foreign_texts_stay_text(sample):
     def nasty(text: str) -> Any:
         return with_texts(sample(), lambda _: text)
 
@@ -87,7 +87,7 @@ def test_texts_of_others_stay_text(sample):
 
 
 def library(monkeypatch, name):
-    """Stands for a package that is not installed here: it keeps what it is given."""
+    """A stand-in for a package that is not installed: it keeps its arguments."""
     module = ModuleType(name)
     module.DataFrame = lambda columns: SimpleNamespace(columns=columns)  # type: ignore[attr-defined]
     module.read_parquet = lambda path: SimpleNamespace(path=path)  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ def test_levels_are_rows_with_units_in_the_names(monkeypatch, name):
     assert {len(column) for column in columns.values()} == {len(result.levels)}
 
 
-def test_what_to_install_is_said(monkeypatch):
+def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"to_pandas\(\) requires pandas, .*: pip install pandas"):
         sample_result().to_pandas()

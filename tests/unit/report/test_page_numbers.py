@@ -1,4 +1,4 @@
-"""Every throughput and latency on a page is one of the answer file, written the same everywhere."""
+"""Every throughput and latency on a page is in the answer file, and written the same everywhere."""
 
 import dataclasses
 import html
@@ -20,7 +20,7 @@ RATE = re.compile(r"(?<![\w.,±])(\d[\d,]*(?:\.\d+)?) infer/s")
 
 
 def numbers(value: object) -> Iterator[float]:
-    """Every number of an answer, however deep."""
+    """Every number of an answer, at any depth."""
     if dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from numbers(getattr(value, field.name))
@@ -35,7 +35,7 @@ def numbers(value: object) -> Iterator[float]:
 
 
 def texts(value: object) -> Iterator[str]:
-    """Every text of an answer: sentences are kept with the figures that they name."""
+    """Every text of an answer: saved sentences contain their figures."""
     if dataclasses.is_dataclass(value):
         value = [getattr(value, field.name) for field in dataclasses.fields(value)]
     if isinstance(value, str):
@@ -68,7 +68,7 @@ SAMPLES: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_every_figure_of_a_page_is_in_its_answer(kind):
+def test_every_figure_on_a_page_is_in_its_answer(kind):
     make, time = SAMPLES[kind]
     answer = make()
     text = shown(to_html(answer))

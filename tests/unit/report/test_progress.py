@@ -1,4 +1,4 @@
-"""Progress without a clock that runs."""
+"""Progress with a fake clock."""
 
 import io
 import math
@@ -25,7 +25,7 @@ def never() -> bool:
 
 
 class Shown:
-    """A terminal with progress on it, and a clock that is moved by hand."""
+    """A terminal with progress on it, and a clock that is advanced by hand."""
 
     def __init__(self, columns: int = 100, rows: int = 30, interrupted=never, **more) -> None:
         self.clock = FakeClock()
@@ -73,7 +73,7 @@ def test_the_block_has_a_bar_figures_and_curves() -> None:
     ]
 
 
-def test_the_block_is_gone_at_the_end_and_the_cursor_is_there() -> None:
+def test_the_block_disappears_and_the_cursor_returns() -> None:
     shown = Shown()
     shown.progress.close()
     assert shown.stream.getvalue() == ""
@@ -94,14 +94,14 @@ def test_no_line_is_wider_than_the_terminal(build: ModuleType, columns: int) -> 
         shown.start("request_rate", 1_234_567.5 * value)
         shown.tick(
             1, *[123_456.0] * 9, failed=1_234_567, outstanding=1_234_567, left_s=1e6
-        )  # `lines` has the check
+        )  # `lines` checks the width
         shown.progress.level_finished(
             build.level(build.measurement(9, 1e7, 307, 1, (1, 2, 3, 4), interval=0.01), value)
         )
         assert shown.lines
 
 
-def test_it_is_drawn_four_times_a_second_at_most() -> None:
+def test_the_block_is_drawn_at_most_four_times_a_second() -> None:
     shown = Shown()
     shown.start("concurrency", 1)
     before = len(shown.stream.getvalue())
@@ -113,7 +113,7 @@ def test_it_is_drawn_four_times_a_second_at_most() -> None:
     assert drawn == 7  # 0.26 s apart in 2 s
 
 
-def test_a_low_terminal_shows_fewer_of_the_levels_that_are_done(build: ModuleType) -> None:
+def test_a_low_terminal_shows_fewer_finished_levels(build: ModuleType) -> None:
     shown = Shown(rows=10)
     for value in range(1, 6):
         shown.start("concurrency", value)
@@ -123,7 +123,7 @@ def test_a_low_terminal_shows_fewer_of_the_levels_that_are_done(build: ModuleTyp
     assert shown.lines[0].startswith("concurrency 4: 50.0 requests/s")
 
 
-def test_a_level_that_is_measured_again_is_listed_once(build: ModuleType) -> None:
+def test_a_repeated_level_is_listed_once(build: ModuleType) -> None:
     shown = Shown()
     shown.progress.planned(2, None)
     for rate in (50.0, 90.0):
@@ -140,15 +140,15 @@ def test_a_level_that_is_measured_again_is_listed_once(build: ModuleType) -> Non
     [
         ((1, None), {"left_s": 6.0}, "about 6 s left"),
         ((1, None), {"left_s": 6.0, "is_most": True}, "at most 6 s left"),
-        ((3, None), {"left_s": 6.0}, "about 26 s left"),  # two more of ten seconds
+        ((3, None), {"left_s": 6.0}, "about 26 s left"),  # two more levels of ten seconds
         ((3, 9.0), {"left_s": 6.0}, "at most 5 s left"),  # by the time limit
         ((None, 64.0), {"left_s": 6.0}, "at most 1 min left"),  # a search
-        ((None, None), {"left_s": 6.0}, "4 s so far"),  # nobody knows how many levels
+        ((None, None), {"left_s": 6.0}, "4 s so far"),  # the number of levels is unknown
         ((1, None), {}, "4 s so far"),
         ((1, None), {"left_s": 0.0}, "almost done"),
     ],
 )
-def test_the_time_left_is_what_is_known(planned, told, words: str) -> None:
+def test_remaining_time_follows_from_known_lengths(planned, told, words: str) -> None:
     shown = Shown()
     shown.progress.planned(*planned)
     shown.start("concurrency", 1)
@@ -156,7 +156,7 @@ def test_the_time_left_is_what_is_known(planned, told, words: str) -> None:
     assert shown.lines[1].endswith(words)
 
 
-def test_a_level_of_which_nothing_is_known_yet_is_taken_to_last_as_long_as_the_one_before() -> None:
+def test_an_unknown_level_is_assumed_to_last_as_long_as_the_previous_one() -> None:
     shown = Shown(columns=60)
     shown.progress.planned(4, None)
     shown.start("concurrency", 1)
@@ -167,7 +167,7 @@ def test_a_level_of_which_nothing_is_known_yet_is_taken_to_last_as_long_as_the_o
     assert bar.count("━") / len(bar) == pytest.approx(0.25, abs=0.02)
 
 
-def test_without_colour_the_bar_still_shows_how_far_it_is() -> None:
+def test_the_bar_works_without_colour() -> None:
     shown = Shown(no_color=True, columns=60)
     shown.progress.planned(1, None)
     shown.start("concurrency", 1)
@@ -180,12 +180,12 @@ def test_without_colour_the_bar_still_shows_how_far_it_is() -> None:
     assert screen.styles <= {"", "0", "1", "2"}  # bold and dim
 
 
-def test_failures_and_the_wish_to_stop_are_said() -> None:
+def test_failures_and_interrupts_are_shown() -> None:
     shown = Shown(interrupted=lambda: True)
     shown.start("request_rate", 50)
     shown.tick(1, 1, 1, 1, failed=1, outstanding=2)
     assert shown.lines[1:] == [
-        "  stopping; Ctrl-C again ends at once",
+        "  stopping; press Ctrl-C again to stop at once",
         "  rate     " + " " * 40 + "  3.00 requests/s",
         "  p50      " + " " * 40 + "  1.00 ms",
         "  p99      " + " " * 40 + "  1.00 ms",
@@ -193,7 +193,7 @@ def test_failures_and_the_wish_to_stop_are_said() -> None:
     ]
 
 
-def test_the_warm_up_is_told_apart() -> None:
+def test_the_warm_up_is_separate() -> None:
     shown = Shown()
     shown.start("concurrency", 1)
     shown.tick(3, 100, is_warm_up=True)
@@ -245,7 +245,7 @@ def test_a_comparison_shows_its_rounds() -> None:
     ]
 
 
-def test_after_one_round_nobody_can_tell_how_long_the_others_take() -> None:
+def test_one_round_is_not_enough_to_estimate_the_rest() -> None:
     shown = Shown(columns=60)
     shown.progress.planned(1, None)
     shown.start("concurrency", 4)
@@ -254,7 +254,7 @@ def test_after_one_round_nobody_can_tell_how_long_the_others_take() -> None:
     assert shown.lines[1] == "  1 s so far"
 
 
-def test_what_is_said_stands_above_the_block() -> None:
+def test_messages_appear_above_the_block() -> None:
     shown = Shown()
     shown.start("concurrency", 4)
     shown.progress.said("Trying: two instances")
@@ -274,21 +274,21 @@ def figures_of(*ticks: tuple[float, list[float]]) -> LiveFigures:
     return figures
 
 
-def test_figures_are_of_the_last_second() -> None:
+def test_figures_cover_the_last_second() -> None:
     figures = figures_of(*[(0.2, [50.0] * 100)] * 20, *[(0.2, [2.0] * 39 + [8.0])] * 5)
     assert figures.per_s == 200
     assert figures.latency_ns(50) == 2_000_000
     assert figures.latency_ns(99) == 8_000_000
 
 
-def test_figures_of_a_slow_server_are_of_as_many_requests_as_there_are() -> None:
+def test_figures_of_a_slow_server_use_all_requests() -> None:
     figures = figures_of(*[(1.0, []), (1.0, [900.0])] * 10)
     assert figures.per_s == 0.5
     assert figures.latency_ns(50) == 900_000_000
     assert list(figures.rates) == [0.5, 0.5]  # ten seconds each
 
 
-def test_answers_that_end_together_make_no_bursts_of_tokens() -> None:
+def test_simultaneous_answers_cause_no_token_bursts() -> None:
     """Four users in lockstep, answers of 100 tokens in two seconds: nothing ends for a while, then all do."""
     figures, latency_ns = LiveFigures(), np.full(4, 2 * SECOND)
     for tick in range(1, 81):
@@ -321,7 +321,7 @@ def test_without_requests_there_are_no_figures() -> None:
     ("seconds", "text"),
     [(0, "0 s"), (0.2, "1 s"), (60, "1 min"), (80, "1 min 20 s"), (7500, "2 h 5 min"), (3605, "1 h")],
 )
-def test_a_time_span_is_said_as_people_do(seconds: float, text: str) -> None:
+def test_time_spans_are_readable(seconds: float, text: str) -> None:
     assert time_span(seconds) == text
 
 
@@ -350,7 +350,7 @@ def test_a_log_has_a_line_per_level(build: ModuleType) -> None:
     ]
 
 
-def test_a_long_level_says_every_half_minute_that_it_is_alive() -> None:
+def test_a_long_level_logs_a_line_every_half_minute() -> None:
     stream, clock, progress = plain()
     progress.level_started("concurrency", 4)
     for second in range(1, 41):
@@ -363,7 +363,7 @@ def test_a_long_level_says_every_half_minute_that_it_is_alive() -> None:
     ]
 
 
-def test_windows_are_for_who_asks(build: ModuleType) -> None:
+def test_windows_are_logged_only_if_verbose(build: ModuleType) -> None:
     stream, _, progress = plain(every_window=True)
     progress.level_started("request_rate", 50.5)
     progress.window_finished(1, build.window(0.0, 0, count=0))
@@ -377,7 +377,7 @@ def test_windows_are_for_who_asks(build: ModuleType) -> None:
     ]
 
 
-def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress(never)
     progress.level_started("concurrency", 1)
     progress.said("a warning", is_warning=True)
@@ -405,7 +405,7 @@ def test_plain_requests_are_not_called_inferences(build: ModuleType) -> None:
 
 
 class TunedTrials:
-    """A proposal and its trial, as the session tells of them."""
+    """A proposal and its trial, as the session reports them."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -426,7 +426,7 @@ class TunedTrials:
         self.progress.tried(trial)
 
 
-def test_a_search_says_what_it_tries_what_it_knows_and_how_long_it_may_take() -> None:
+def test_a_search_shows_trial_best_and_remaining_time() -> None:
     stream, clock = io.StringIO(), FakeClock()
     tuner = TunedTrials(PlainProgress(never, stream, clock))
     tuner.progress.planned(None, 60.0)
@@ -435,7 +435,7 @@ def test_a_search_says_what_it_tries_what_it_knows_and_how_long_it_may_take() ->
     tuner.tell("m_config_3", 8, 250.0)
     tuner.tell("m_config_4", 8, 240.0)
     old, second, figures, third, _ = stream.getvalue().splitlines()
-    assert old == "m_config_default, concurrency=4: 100 infer/s (from the journal, not measured now)"
+    assert old == "m_config_default, concurrency=4: 100 infer/s (from the journal, not measured again)"
     assert second == (
         "trial 2: m_config_3 (2 CPU instances, batches up to 8), concurrency=8 ...; "
         "best so far: m_config_default, concurrency=4: 100 infer/s; at most 40 s left"

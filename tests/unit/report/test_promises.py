@@ -1,4 +1,4 @@
-"""A promise in the words, tables, files and exit code of a measurement, which must all say the same."""
+"""An SLO in the sentences, tables, files and exit code of a measurement, which must be consistent."""
 
 import csv
 import io
@@ -71,26 +71,26 @@ INSIDE = "the limit lies inside the interval"
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        ((KEPT,), "Keeps 'p99<50ms' at concurrency 1: p99 40.0 ms ±2.5 %, errors 0 %."),
-        ((KEPT, KEPT), "Keeps 'p99<50ms' at all levels, concurrency 1 to 2."),
+        ((KEPT,), "Meets 'p99<50ms' at concurrency 1: p99 40.0 ms ±2.5 %, errors 0 %."),
+        ((KEPT, KEPT), "Meets 'p99<50ms' at all levels, concurrency 1 to 2."),
         (
             (KEPT, KEPT, BROKEN, BROKEN),
-            "Keeps 'p99<50ms' up to concurrency 2; broken from concurrency 4: p99 63.0 ms ±3.2 %.",
+            "Meets 'p99<50ms' up to concurrency 2; violated from concurrency 4: p99 63.0 ms ±3.2 %.",
         ),
         (
             (KEPT, BROKEN, KEPT),
-            "Keeps 'p99<50ms' at concurrency 1, 4; broken at concurrency 2: p99 63.0 ms ±3.2 %.",
+            "Meets 'p99<50ms' at concurrency 1, 4; violated at concurrency 2: p99 63.0 ms ±3.2 %.",
         ),
-        ((BROKEN,), "Breaks 'p99<50ms' at concurrency 1: p99 63.0 ms ±3.2 %."),
+        ((BROKEN,), "Violates 'p99<50ms' at concurrency 1: p99 63.0 ms ±3.2 %."),
         (
             (KEPT, UNDECIDED, BROKEN),
-            "Keeps 'p99<50ms' at concurrency 1; broken at concurrency 4: p99 63.0 ms ±3.2 %; not decided at "
-            f"concurrency 2: p99 49.0 ms ±4.1 % ({INSIDE}). Longer levels (-d), or more requests (-n), can decide it.",
+            "Meets 'p99<50ms' at concurrency 1; violated at concurrency 4: p99 63.0 ms ±3.2 %; undecided at "
+            f"concurrency 2: p99 49.0 ms ±4.1 % ({INSIDE}). Use longer levels (-d) or more requests (-n) to decide it.",
         ),
         (
             (UNDECIDED,),
-            f"Not decided at concurrency 1 whether 'p99<50ms' is kept: p99 49.0 ms ±4.1 % ({INSIDE}). "
-            "Longer levels (-d), or more requests (-n), can decide it.",
+            f"Undecided at concurrency 1 whether 'p99<50ms' is met: p99 49.0 ms ±4.1 % ({INSIDE}). "
+            "Use longer levels (-d) or more requests (-n) to decide it.",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_answer_is_one_sentence(verdicts, said):
     assert document(found).verdict.startswith(said)
 
 
-def test_without_a_promise_nothing_is_said_of_one():
+def test_without_an_slo_none_is_mentioned():
     found = measured([level(1, None)])
     assert promise_sentence(found) == ""
     assert "romise" not in to_markdown(found)
@@ -118,7 +118,7 @@ def test_figures_intervals_and_limits_are_in_a_table_of_every_form():
 def test_the_limit_is_a_line_in_the_chart_of_its_figure():
     (throughput,) = (row for row in document(result(KEPT, BROKEN)).sections if row.name == "throughput")
     (chart,) = (block for block in throughput.blocks if isinstance(block, Chart))
-    assert [(rule.value, rule.label) for rule in chart.rules] == [(50 * MS, "promise: p99<50ms")]
+    assert [(rule.value, rule.label) for rule in chart.rules] == [(50 * MS, "SLO: p99<50ms")]
 
 
 def test_junit_has_a_case_for_each_level():
@@ -137,11 +137,11 @@ def test_junit_has_a_case_for_each_level():
     assert [[(part.tag, part.get("message")) for part in case] for case in suite.iter("testcase")] == [
         [],
         [("failure", "p99 63.0 ms ±3.2 %")],
-        [("skipped", f"not decided: p99 49.0 ms ±4.1 % ({INSIDE})")],
+        [("skipped", f"undecided: p99 49.0 ms ±4.1 % ({INSIDE})")],
     ]
 
 
-def test_junit_of_levels_that_went_wrong_without_a_promise():
+def test_junit_of_failed_levels_without_an_slo():
     levels = [level(1, None), level(2, None, failed=10), level(4, None, note=GONE), build.level(None, 8)]
     suite = ET.fromstring(to_junit(measured(levels)).encode())
     messages = [[part.get("message") for part in case.iter("failure")] for case in suite.iter("testcase")]
@@ -166,7 +166,7 @@ def test_an_interrupted_level_is_not_passed_in_junit():
         ([level(1, KEPT), level(2, BROKEN)], SLO_BROKEN),
         ([level(1, BROKEN, failed=10)], 1),  # the failures themselves come first
         ([level(1, BROKEN), level(2, BROKEN, note=GONE)], 3),
-        # Several at once, in the order of the page `exit-codes`.
+        # Several problems at once, in the order of docs/exit-codes.md.
         ([level(1, BROKEN, failed=10, note=STOPPED)], 130),
         ([level(1, KEPT), level(2, None, note=STOPPED)], 130),
         ([level(1, BROKEN, failed=10, note=STOPPED), level(2, None, note=GONE)], 3),
@@ -189,20 +189,20 @@ def test_exit_codes(levels, code):
         (replace(level(1, None), remarks=(Remark(STOPPED, ""), Remark(Note.NO_REPLY, ""))), 3),
     ],
 )
-def test_a_time_limit_that_was_asked_for_is_no_interruption(found, code):
+def test_a_requested_time_limit_is_not_an_interruption(found, code):
     limited = replace(measured([found]), remarks=(Remark(Note.TIME_LIMIT, "the time limit was reached"),))
     assert exit_code(limited, 0.0) == code
 
 
-def test_a_promise_about_errors_says_how_many_may_fail():
-    """Otherwise none may: whoever promises less than 2 % need not allow them a second time."""
+def test_an_slo_on_errors_sets_the_allowed_failures():
+    """Without one, none may fail; an SLO of less than 2 % errors need not allow them a second time."""
     promised = [replace(level(1, KEPT, failed=10), promise=outcome(KEPT, "p99<50ms, errors<2%"))]
     assert exit_code(measured(promised), 0.0) == 0
-    assert exit_code(measured(promised), 0.005) == 1  # asked for beside the promise
+    assert exit_code(measured(promised), 0.005) == 1  # given in addition to the SLO
     assert exit_code(measured([level(1, KEPT, failed=10)]), 0.0) == 1
 
 
-# --- all of them at once
+# --- all outputs together
 
 
 @some.composite
@@ -222,7 +222,7 @@ def results(draw: some.DrawFn) -> Result:
 
 
 def cells(section: Section) -> dict[str, str]:
-    """The last cell by the first, of its table."""
+    """The last cell of each row by its first cell."""
     (table,) = (block for block in section.blocks if isinstance(block, Table))
     return {row[0]: row[-1] for row in table.rows}
 
@@ -260,9 +260,9 @@ def test_verdict_tables_files_and_exit_code_never_contradict_each_other(found: R
     assert (code == SLO_BROKEN) <= is_broken
     assert is_broken <= (code != 0)
     words = made.verdict.lower()
-    assert ("broken" in words or "breaks" in words) == is_broken
-    assert ("keeps" in words) == (KEPT in verdicts.values())
-    assert ("not decided" in words) == (UNDECIDED in verdicts.values())
+    assert ("violated" in words or "violates" in words) == is_broken
+    assert ("meets" in words) == (KEPT in verdicts.values())
+    assert ("undecided" in words) == (UNDECIDED in verdicts.values())
     assert is_broken <= (made.tone is Tone.BAD)
     assert (made.tone is Tone.GOOD) <= (code == 0 and set(verdicts.values()) == {KEPT})
 

@@ -1,4 +1,4 @@
-"""Which kind of file it is, the file itself says."""
+"""Saved files of every kind, which name their own kind."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_the_python_surface_makes_the_same_reports(report, tmp_path):
+def test_the_python_api_makes_the_same_reports(report, tmp_path):
     write_page(tmp_path / "page.html", report)
     assert (tmp_path / "page.html").read_text() == api.to_html(report) == to_html(report)
     assert api.to_markdown(report) == to_markdown(report)

@@ -1,4 +1,4 @@
-"""Reports of load with due times: three rates, service beside latency; and of ramps of streams."""
+"""Reports of open-loop load, with three rates and service time beside latency, and of ramps of streams."""
 
 from dataclasses import replace
 from io import StringIO
@@ -42,14 +42,14 @@ def shown(result: Any) -> str:
 @pytest.mark.parametrize(
     "mode", ["request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load"]
 )
-def test_people_see_three_rates_and_the_service_beside_the_latency(mode: str, build: ModuleType) -> None:
+def test_due_sent_and_answered_rates_are_shown_with_service_time(mode: str, build: ModuleType) -> None:
     text = shown(run(build, mode))
-    assert "Asked/s  Sent/s  Answered/s" in text
+    assert "Due/s  Sent/s  Answered/s" in text
     (line,) = (line for line in text.splitlines() if line.split()[:3] == ["36.1", "35.5", "34.2"])
     assert line.split()[3:] == ["9.00", "ms", "20.0", "ms", "700", "µs", "20.0", "ms"]
 
 
-def test_the_title_says_which_schedule_it_was(build: ModuleType) -> None:
+def test_the_title_names_the_schedule(build: ModuleType) -> None:
     assert "hold 50 for 2.5s: 90 requests in 2.50 s" in shown(run(build, "shape_load"))
     replay = run(build, "replay", schedule="replay of t.jsonl", speed=2.0)
     assert "replay of t.jsonl at speed 2: 90 requests in 2.50 s" in shown(replay)
@@ -66,7 +66,7 @@ def test_the_title_says_which_schedule_it_was(build: ModuleType) -> None:
         ("fixed_schedule", (), True),
     ],
 )
-def test_the_classic_report_has_the_rates_where_they_are_not_plain(
+def test_the_classic_report_has_rates_if_they_vary(
     mode: str, notes: tuple[Note, ...], is_told: bool, build: ModuleType
 ) -> None:
     text = classic_report(run(build, mode, *notes))
@@ -74,7 +74,7 @@ def test_the_classic_report_has_the_rates_where_they_are_not_plain(
     assert "    Avg service time: 700 usec\n" in text
 
 
-def test_overloaded_is_said_by_both(build: ModuleType) -> None:
+def test_overload_is_in_both_reports(build: ModuleType) -> None:
     result = run(build, "shape_load", Note.OVERLOADED)
     assert "overloaded" in shown(result)
     assert "[WARNING] about OVERLOADED" in classic_report(result)
@@ -89,7 +89,7 @@ def test_a_fixed_schedule_is_rate_1_for_scripts_and_has_no_header(build: ModuleT
     assert main_csv(run(build, "shape_load")).splitlines()[1].startswith("36.123,36,")
 
 
-def test_a_ramp_of_streams_has_a_row_for_people_and_nothing_for_scripts(build: ModuleType) -> None:
+def test_a_ramp_of_streams_is_only_in_our_own_report(build: ModuleType) -> None:
     row = build.level(build.measurement(6, 36.0, 9000, 800, (8800, 9500, 9900, 20000)))
     result = build.result(row, mode="periodic_concurrency", periodic=[2, 6, 2], request_period=3)
     assert classic.level_block(result, row) == classic.summary(result) == main_csv(result) == ""

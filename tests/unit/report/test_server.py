@@ -1,4 +1,4 @@
-"""Server figures: who works, weighted by calls, nothing counted twice."""
+"""Server figures of the models that work, weighted by calls, with nothing counted twice."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""What an LLM server says of itself, and a diagnosis of one, in every form of a report."""
+"""Metrics of an LLM server, and a diagnosis of one, in every report format."""
 
 from dataclasses import replace
 from types import ModuleType
@@ -45,11 +45,11 @@ def diagnosis() -> Diagnosis:
     )  # fmt: skip
 
 
-def test_what_is_known_has_a_column_and_what_is_not_is_named(build: ModuleType) -> None:
+def test_known_metrics_have_columns_and_missing_ones_are_named(build: ModuleType) -> None:
     section = server_section(result(build, SAID, replace(SAID, preemptions=None)))
     assert section is not None
     assert "The metrics of vLLM, with a KV cache of 24,000 tokens." in section.lead
-    assert "Not said: Prompt tokens/s, Prefix hits, Drafts accepted." in section.lead
+    assert "Not reported: Prompt tokens/s, Prefix hits, Drafts accepted." in section.lead
     (table,) = section.blocks
     assert isinstance(table, Table)
     assert [column.name for column in table.columns][1:] == [
@@ -61,23 +61,23 @@ def test_what_is_known_has_a_column_and_what_is_not_is_named(build: ModuleType) 
     ]
 
 
-def test_servers_that_were_not_asked_have_no_section(build: ModuleType) -> None:
+def test_servers_without_metrics_have_no_section(build: ModuleType) -> None:
     assert server_section(result(build, None)) is None
 
 
-def test_a_restart_is_said(build: ModuleType) -> None:
+def test_a_restart_is_reported(build: ModuleType) -> None:
     section = server_section(result(build, replace(SAID, was_restarted=True)))
     assert section is not None
-    assert "The server was restarted meanwhile" in section.lead
+    assert "The server was restarted during the run" in section.lead
 
 
-def test_a_measurement_keeps_it_in_its_file_and_shows_it(build: ModuleType) -> None:
+def test_server_metrics_are_saved_and_shown(build: ModuleType) -> None:
     made = result(build, SAID)
     assert from_json(to_json(made), "file", Result) == made
-    assert "What the server says of itself" in markdown(measurement_document(made))
+    assert "Server metrics" in markdown(measurement_document(made))
 
 
-def test_a_diagnosis_keeps_its_evidence_in_its_file_and_shows_it() -> None:
+def test_the_evidence_of_a_diagnosis_is_saved_and_shown() -> None:
     made = diagnosis()
     assert from_json(to_json(made), "file", Diagnosis) == made
     text = markdown(diagnosis_document(made))

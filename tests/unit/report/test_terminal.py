@@ -1,4 +1,4 @@
-"""Where lines end on a terminal."""
+"""Line breaks on a terminal."""
 
 import io
 
@@ -24,18 +24,18 @@ def lines_of(what: RenderableType, width: int) -> list[str]:
         (12, ["a server", "gives 12,345", "infer/s ±1.4", "%"]),  # too short for a number and its unit
     ],
 )
-def test_no_end_of_a_line_comes_between_a_number_and_its_unit(width: int, lines: list[str]) -> None:
+def test_no_line_breaks_between_a_number_and_its_unit(width: int, lines: list[str]) -> None:
     assert lines_of(plain_text("a server gives 12,345 infer/s ±1.4 %"), width) == lines
 
 
-def test_a_style_stays_where_it_was() -> None:
+def test_styles_survive_wrapping() -> None:
     text = plain_text("p99 63.0 ms, kept")
     text.stylize("bold", 4, 11)
     (line,) = text.wrap(Console(width=40), 40)
     assert [line.plain[span.start : span.end] for span in line.spans] == ["63.0 ms"]
 
 
-def test_the_head_of_a_column_keeps_its_unit_too() -> None:
+def test_column_headings_keep_their_units() -> None:
     table = Table("t", (Column("±95 %"), Column("Client CPU")), (("-", "1 %"),))
     stream = io.StringIO()
     show(Document("k", "t", (), "v", (Section("s", "t", "", (table,)),)), Console(file=stream, width=60))

@@ -40,7 +40,7 @@ def streamed(build: ModuleType) -> Measurement:
     return replace(found, tokens=TOKENS, streaming=STREAMING)
 
 
-def test_the_console_says_how_fast_and_how_long_and_who_counted(streamed: Measurement):
+def test_the_console_shows_rates_lengths_and_the_origin_of_counts(streamed: Measurement):
     assert list(token_sentences(streamed)) == [
         "Tokens: 80.0 tokens/s, 16 (8 to 24) per answer; TPOT p50 2.00 ms, p99 5.00 ms",
         "Prompts: 25.0 tokens/s, 5 per request",
@@ -48,10 +48,10 @@ def test_the_console_says_how_fast_and_how_long_and_who_counted(streamed: Measur
     ]
 
 
-def test_goodput_is_said_in_requests_whatever_their_batch(streamed: Measurement):
+def test_goodput_counts_requests_at_any_batch_size(streamed: Measurement):
     found = replace(streamed, tokens=None, batch=4, goodput=Goodput("p99<1s", 9, 18.0, 0.9))
     assert list(token_sentences(found)) == [
-        "Goodput: 4.50 requests/s within the limits of 'p99<1s', 90 % of all that ended"
+        "Goodput: 4.50 requests/s within the limits of 'p99<1s', 90 % of all requests"
     ]
 
 
@@ -68,7 +68,7 @@ def test_goodput_is_said_in_requests_whatever_their_batch(streamed: Measurement)
         ),
     ],
 )
-def test_events_that_stand_for_tokens_are_named(from_events: int, sentence: str, streamed: Measurement):
+def test_events_counted_as_tokens_are_mentioned(from_events: int, sentence: str, streamed: Measurement):
     found = replace(streamed, tokens=replace(TOKENS, from_events=from_events))
     assert list(token_sentences(found))[-1] == sentence
     assert f"    [WARNING] {sentence}" in list(token_lines(found))
@@ -81,9 +81,7 @@ def test_embeddings_have_only_prompts(streamed: Measurement):
     assert list(token_lines(found)) == ["    Input length: 5 tokens per request"]
 
 
-def test_the_classic_block_gains_lines_behind_those_that_scripts_read(
-    build: ModuleType, streamed: Measurement
-):
+def test_the_classic_block_appends_lines(build: ModuleType, streamed: Measurement):
     goodput = Goodput("ttft<1s", 9, 4.5, 0.9)
     result = build.result(build.level(replace(streamed, goodput=goodput)), service_kind="openai")
     lines = level_block(result, result.levels[0]).splitlines()
@@ -103,7 +101,7 @@ def cells(result: Any) -> dict[str, str]:
     return dict(zip(header.split(","), row.split(","), strict=True))
 
 
-def test_the_csv_gains_columns_at_its_end(build: ModuleType, streamed: Measurement):
+def test_the_csv_appends_columns(build: ModuleType, streamed: Measurement):
     verbose = {"verbose_csv": True}
     plain = list(cells(build.result(build.level(replace(streamed, tokens=None, streaming=None)), **verbose)))
     row = cells(build.result(build.level(replace(streamed, goodput=Goodput("x", 9, 4.5, 0.9))), **verbose))
@@ -135,6 +133,6 @@ def test_the_script_keeps_the_classic_columns_unless_asked(build: ModuleType, st
     ]
 
 
-def test_the_result_file_keeps_them(build: ModuleType, streamed: Measurement):
+def test_the_result_file_keeps_token_figures(build: ModuleType, streamed: Measurement):
     result = build.result(build.level(replace(streamed, goodput=Goodput("x", 9, 4.5, 0.9))))
     assert from_json(to_json(result), "file", Result).levels == result.levels

@@ -1,4 +1,4 @@
-"""Axes of times: one unit where it fits, each tick with its own where it does not."""
+"""Time axes: one unit if it fits, otherwise a unit for each tick."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_times_of_one_size_share_a_unit(times, title, ticks):
     assert {value: axis.text(value) for value in ticks} == ticks
 
 
-def test_times_far_apart_each_have_their_unit():
+def test_times_far_apart_have_their_own_units():
     axis = time_axis("latency", [line((10_000, 2_000_000_000))])
     assert (axis.title, axis.spread) == ("latency (log scale)", Spread.LOG)
     values = (10.0, 1e3, 1e5, 1e6, 5e8, 1e9)

@@ -1,4 +1,4 @@
-"""Visits in reports: the whole, its steps below it, and what it is to be a visitor."""
+"""Visits in reports: the whole visit, its steps, and its cost."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.support import reports
 
 @pytest.fixture
 def result():
-    """The second class is visits of two steps, the second of which fails sometimes."""
+    """A result whose second class has visits of two steps; the second step sometimes fails."""
     base = reports.sample_scenario()
     level = base.levels[0]
     plain, shop = level.classes
@@ -30,7 +30,7 @@ def result():
     return replace(base, levels=(replace(level, classes=(plain, visits)),))
 
 
-def test_steps_stand_below_their_visits(result):
+def test_steps_follow_their_visits(result):
     section = classes_section(result)
     table = next(block for block in section.blocks if isinstance(block, Table))
     name = result.levels[0].classes[1].name
@@ -39,12 +39,12 @@ def test_steps_stand_below_their_visits(result):
     assert "whole visits" in section.lead
 
 
-def test_thinking_failing_and_the_cost_are_told(result):
+def test_think_time_failures_and_cost_are_reported(result):
     section = classes_section(result)
     messages = next(block for block in section.blocks if isinstance(block, Messages))
     said = " ".join(message.text for message in messages.rows)
     for words in (
-        "users think for 200 ms in a visit, which no latency has in it",
+        "users think for 200 ms per visit, which latency excludes",
         "of a core; a visit costs",
         "3 visits ended at buy",
         "3 visits failed (http 503): sold out",
@@ -66,7 +66,7 @@ def test_the_table_of_all_has_a_row_for_each_step(result):
     assert [line.split(",")[1] for line in lines[3:6]] == [name, f"{name}/enter", f"{name}/buy"]
 
 
-def test_visits_that_fail_of_themselves_count_as_failures(result):
+def test_visits_that_fail_in_their_own_code_count_as_failures(result):
     level = result.levels[0]
     assert result.failed_visits_share > 0
     visits = replace(level.classes[1], measurement=replace(level.classes[1].measurement, failed_count=10**9))

@@ -1,4 +1,4 @@
-"""What a measurement answers, in one sentence."""
+"""The answer of a measurement in one sentence."""
 
 from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.options.values import Range
@@ -18,12 +18,12 @@ from inferometer.report.sentences import UNSTEADY, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.result import Result
 
-NEARLY = 0.1  # share by which a lighter load may be below the best one to be worth a word
-SURE = 0.1  # half of the interval, up to which anything is said of other loads
+NEARLY = 0.1  # a lighter load this close to the best one is worth mentioning
+SURE = 0.1  # widest half interval for statements about other loads
 
 
 def answer(result: Result) -> str:
-    """How much, at which load and latency, and whether more load brings more; nothing where nothing was answered."""
+    """State throughput, load and latency, and whether throughput has saturated; empty if nothing was answered."""
     found = best(result)
     if found is None:
         return ""
@@ -39,23 +39,21 @@ def answer(result: Result) -> str:
         return f"{_throughput(measurement)} at {where}, {times}{_unsteady(level)}{more}."
     asked = f"{level_value(level.mode, level.value)} requests/s"
     if not level.is_as_asked:
-        return (
-            f"{rate(measurement.infer_per_s)} where {asked} were asked for, {times}: {verdict_words(level)}."
-        )
+        return f"{rate(measurement.infer_per_s)} instead of the requested {asked}, {times}: {verdict_words(level)}."
     spoilt = [row for row in result.levels if row.value > level.value and not row.is_as_asked]
     more = f"; not with {level_value(spoilt[0].mode, spoilt[0].value)}" if spoilt else ""
     return f"Keeps up with {asked}: {times}{_unsteady(level)}{more}."
 
 
 def _unsteady(level: Level) -> str:
-    """That the server changed while it was measured, or only settled after a time."""
+    """Say that the server changed during the measurement, or settled only after a while."""
     if level.doubt is not None and level.doubt.kind in UNSTEADY:
         return f"; not steady: {level.doubt.text}"
-    return "" if level.start is None else f", without a cold start of {duration(level.start.duration_ns)}"
+    return "" if level.start is None else f", excluding a cold start of {duration(level.start.duration_ns)}"
 
 
 def _throughput(measurement: Measurement) -> str:
-    """In tokens where there are some: answers may be of any length."""
+    """Throughput in tokens if there are any, because answers vary in length."""
     tokens = measurement.tokens
     if tokens is None or not tokens.output:
         return rate(measurement.infer_per_s)
@@ -63,7 +61,7 @@ def _throughput(measurement: Measurement) -> str:
 
 
 def _times(measurement: Measurement) -> str:
-    """Of streamed text how long the first token and each after it took, else the latency."""
+    """For streamed text, times to the first token and between tokens; else the latency."""
     tokens, streaming = measurement.tokens, measurement.streaming
     if tokens is None or streaming is None or not streaming.first.count:
         return ", ".join(f"{name} {duration(ns)}" for name, ns in middle_and_tail(measurement.latency))
@@ -76,13 +74,13 @@ def _times(measurement: Measurement) -> str:
 
 
 def middle_and_tail(latency: Distribution) -> tuple[tuple[str, int], tuple[str, int]]:
-    """p50 and p99; of fewer than a hundred requests the slowest, as they have no p99."""
+    """p50 and p99; with fewer than a hundred requests, the slowest instead of p99."""
     tail = ("p99", latency.percentile_ns(99)) if latency.count >= 100 else ("slowest", latency.max_ns)
     return ("p50", latency.percentile_ns(50)), tail
 
 
 def _whole(measurement: Measurement) -> str:
-    """Of load that ends by itself."""
+    """Answered requests of a load that ends by itself."""
     count, failed = measurement.request_count, measurement.failed_count
     if not failed:
         return f"All {plural(count, 'request')} were answered" if count > 1 else "The request was answered"
@@ -90,19 +88,19 @@ def _whole(measurement: Measurement) -> str:
 
 
 def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
-    """What loads beside the best one have shown."""
+    """Compare the best load with the other loads."""
     unsure = measurement.infer_per_s.relative_half_width
     if unsure is None or unsure > SURE:
         return ""
     rows = [(row, found.infer_per_s.value) for row, found in measured(result) if row.is_as_asked]
     most = measurement.infer_per_s.value
     if any(row.value > level.value for row, _ in rows):
-        return ": more load brings no more" if all(value <= most / (1 - SAME) for _, value in rows) else ""
+        return ": throughput has saturated" if all(value <= most / (1 - SAME) for _, value in rows) else ""
     lighter = [(row, value) for row, value in rows if row.value < level.value]
     is_last = all(row.value <= level.value for row in result.levels)
     if not lighter or not is_last or level.has_remark(*CLIENT_LIMITS):
         return ""
     near, value = lighter[-1]
     if value < most * (1 - NEARLY):
-        return ": more load may bring more"
-    return f": {level_label(near.mode, near.value)} already brings {share(value / most)} of it"
+        return ": throughput may rise further with more load"
+    return f": {level_label(near.mode, near.value)} already reaches {share(value / most)} of it"

@@ -1,6 +1,6 @@
-"""Where one request's time goes, from the client's send to its last byte: pieces that add up to the latency.
+"""Breakdown of a request's time, from the client's send to the last byte, into pieces that add up to the latency.
 
-The pieces of all levels are drawn as bars; those of one level, or the models that work for it, are a table.
+Bars show the pieces of all levels; a table has the pieces of one level, or the models that work on a request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,12 +51,12 @@ MOST_LEVELS = 16  # bars that fit on a page
 
 
 Pieces = dict[str, float]
-"""Nanoseconds of one request, on average, by name: in the order in which they pass."""
+"""Mean nanoseconds of one request by piece, in order of occurrence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTime:
-    """One model that works for the request; its pieces are per request of the top model."""
+    """A model that works on the request; its pieces are per request of the top model."""
 
     name: str
     calls: float
@@ -73,7 +73,7 @@ class ModelTime:
 
 
 def level_pieces(measurement: Measurement) -> Pieces:
-    """Those that took no time are left out."""
+    """Return the pieces of the mean latency, without those that took no time."""
     latency, service = float(measurement.latency.mean_ns), float(measurement.service.mean_ns)
     client = measurement.send_ns + measurement.receive_ns
     inside = server_pieces(measurement.server)
@@ -89,14 +89,14 @@ def level_pieces(measurement: Measurement) -> Pieces:
 
 
 def _server_ns(model: ModelStatistics | None) -> float:
-    """As the server counts it: of steps that run side by side, the sum is more than what passed."""
+    """Return the server's own time per request; for parallel steps, the sum of pieces can exceed it."""
     if model is None or not model.counters.success_count:
         return 0.0
     return model.counters.success_ns / model.counters.success_count
 
 
 def server_pieces(model: ModelStatistics | None) -> Pieces:
-    """Queue and compute of all that worked, and what is left of the server's own time."""
+    """Queue and compute time of all models that worked, and the rest of the server's time."""
     if model is None or not model.counters.success_count:
         return {}
     total = Counters()
@@ -118,7 +118,7 @@ def _pieces(work: Counters, served_ns: int, calls: int) -> Pieces:
 
 
 def steps(model: ModelStatistics | None) -> tuple[ModelTime, ...]:
-    """The composing models that worked; a model that calls others itself comes first, with what is its own."""
+    """The composing models that worked; a model that calls others itself comes first, with its own part."""
     if model is None or not model.members or not model.counters.success_count:
         return ()
     calls = model.counters.success_count
@@ -141,7 +141,7 @@ def _batch(counters: Counters) -> float:
 
 
 def slowest_step(measurement: Measurement) -> str:
-    """Names the slowest step in the server with its share; empty without server statistics."""
+    """Name the slowest step in the server with its share; empty without server statistics."""
     server = measurement.server
     if server is None or not _server_ns(server):
         return ""
@@ -158,7 +158,7 @@ def slowest_step(measurement: Measurement) -> str:
 
 
 def time_section(result: Result, at: float | None = None) -> Section | None:
-    """Averages of one request, at the best level or `at` another load; None when nothing was answered."""
+    """Averages of one request at the best level, or at load `at`; None if nothing was answered."""
     rows = measured(result)
     top = next((row for row in rows if row[0].value == at), None) or best(result)
     if not rows or top is None:
@@ -180,7 +180,7 @@ def time_section(result: Result, at: float | None = None) -> Section | None:
 
 def _lead(found: Measurement) -> str:
     if not _server_ns(found.server):
-        return "Averages of one request. The server gives no statistics: only our side is known."
+        return "Averages of one request. The server provides no statistics, so only the client side is known."
     inside_ns = _server_ns(found.server)
     whole_ns = max(float(found.latency.mean_ns), inside_ns)
     inside, outside, whole = map(duration, (inside_ns, whole_ns - inside_ns, whole_ns))
@@ -188,7 +188,7 @@ def _lead(found: Measurement) -> str:
 
 
 def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) -> Table:
-    """A row for each piece; where several models work for a request, they stand for what the server did."""
+    """A row for each piece; if several models work on a request, their rows replace the server's pieces."""
     pieces, inside_ns = level_pieces(found), _server_ns(found.server)
     inside = server_pieces(found.server).keys() - {OVERHEAD} if models else set()
     rows = [ModelTime(name, 0.0, {name: ns}, 0.0) for name, ns in pieces.items() if name not in inside]
@@ -207,13 +207,13 @@ def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) 
 
 
 def _calls(row: ModelTime) -> str:
-    if not row.calls:  # no model, but a piece outside of them
+    if not row.calls:  # a piece outside the models
         return ""
     return plain_number(row.calls) if row.calls == round(row.calls) else f"{row.calls:,.2f}"
 
 
 def in_order(rows: tuple[ModelTime, ...], model: Mapping[str, Any]) -> tuple[ModelTime, ...]:
-    """As requests pass them, as far as the ensemble's configuration tells."""
+    """Sort the steps in the order of the ensemble's configuration, as far as known."""
     places = {name: place for place, name in enumerate(dict.fromkeys(_passed(model)))}
     return tuple(sorted(rows, key=lambda row: places.get(row.name, len(places))))
 
@@ -234,7 +234,7 @@ def _level_bars(rows: Rows, *, is_part: bool) -> Bars:
         pieces = level_pieces(found)
         total = duration(sum(pieces.values()))
         bars.append(Bar(level_label(level.mode, level.value), _segments(pieces), total))
-    note = f"{MOST_LEVELS} of the levels are drawn; the table has all." if is_part else ""
+    note = f"The chart shows {MOST_LEVELS} of the levels; the table has all." if is_part else ""
     return Bars("By level", tuple(bars), note)
 
 
@@ -252,7 +252,7 @@ def _model_bars(rows: Sequence[ModelTime], where: str) -> Bars:
         words += [f"batches of {significant(row.batch, 3)}"] if row.batch > 1.005 else []
         text = f"{duration(row.ns)} · {share(_ratio(row.ns, total))}"
         bars.append(Bar(row.name, _segments(row.pieces), text, ", ".join(words)))
-    note = "Per request of the whole pipeline; the share is of all steps together."
+    note = "Per request of the whole pipeline; shares are of the total of all steps."
     return Bars(f"By step, at {where}", tuple(bars), note)
 
 
@@ -261,10 +261,10 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def _pieces_table(caption: str, first: Column, lines: Sequence[tuple[str, Pieces]]) -> Table:
-    """A column for each piece that any line has."""
+    """A table with a column for each piece in any line."""
     names = list(dict.fromkeys(name for _, pieces in lines for name in pieces))
     rows = []
     for label, pieces in lines:
         times = (duration(pieces[name]) if name in pieces else NONE for name in names)
         rows.append((label, *times, duration(sum(pieces.values()))))
-    return Table(caption, (first, *map(Column, (*names, "Together"))), tuple(rows), Depth.DETAIL)
+    return Table(caption, (first, *map(Column, (*names, "Total"))), tuple(rows), Depth.DETAIL)

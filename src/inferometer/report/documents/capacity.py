@@ -1,4 +1,4 @@
-"""A capacity plan as a document: how many replicas, when, at which cost, and where each figure comes from."""
+"""A capacity plan as a document: number of replicas, over time, their cost, and the basis of each figure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +31,7 @@ CURVE_WIDTH = 60  # characters
 
 
 def capacity_document(plan: CapacityPlan) -> Document:
-    """The whole report."""
+    """Return the report of a capacity plan."""
     sections = (
         _answer_section(plan),
         _day_section(plan),
@@ -52,7 +52,7 @@ def capacity_document(plan: CapacityPlan) -> Document:
 
 
 def _is_one_trace(plan: CapacityPlan) -> bool:
-    """Its rate is a mean, and its bursts are in the figures all the same."""
+    """Whether the plan covers a trace as one stretch: its rate is a mean, but its bursts still count."""
     return plan.form == "trace" and len(plan.stretches) == 1
 
 
@@ -62,7 +62,7 @@ def _most(plan: CapacityPlan) -> str:
 
 
 def money(value: float) -> str:
-    """Two decimals, or the whole number of a large sum."""
+    """An amount with two decimals, or none for a large sum."""
     return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
 
 
@@ -70,16 +70,14 @@ def _verdict(plan: CapacityPlan) -> str:
     chosen = plan.chosen
     if chosen is None or chosen.fewest is None or chosen.whole is None:
         reasons = "; ".join(f"{option.name}: {option.reason}" for option in plan.options)
-        return f"No number of replicas keeps '{plan.promise}': {reasons}."
+        return f"No number of replicas meets '{plan.promise}': {reasons}."
     fewest, whole = chosen.fewest, chosen.whole
-    words = f"{plural(fewest.replicas, 'replica')} of {chosen.name} keep{'s' * (fewest.replicas == 1)} '{plan.promise}'"
+    words = f"{plural(fewest.replicas, 'replica')} of {chosen.name} meet{'s' * (fewest.replicas == 1)} '{plan.promise}'"
     mean = " on average" if _is_one_trace(plan) else ""
     words += f" at {quantity(plan.stretches[plan.peak].rate)} requests/s{mean} ({fewest.basis})"
     if plan.spare:
         lost = "one is" if plan.spare == 1 else f"{plan.spare} are"
-        words += (
-            f"; {whole.replicas} also when {lost} lost, each {share(whole.utilisation.value)} busy until then"
-        )
+        words += f"; {whole.replicas} still do when {lost} lost, each {share(whole.utilisation.value)} busy until then"
     else:
         words += f", each {share(fewest.utilisation.value)} busy"
     if chosen.cost_per_h is not None:
@@ -87,7 +85,7 @@ def _verdict(plan: CapacityPlan) -> str:
     if len(plan.options) > 1:
         least = "cheapest" if chosen.cost_per_h is not None else "fewest"
         words += f", the {least} of {plural(len(plan.options), 'option')}"
-    return f"{words}. Assumed: {plan.balancer}."
+    return f"{words}. Assumed balancer: {plan.balancer}."
 
 
 def _figures(plan: CapacityPlan) -> Iterator[Figure]:
@@ -97,18 +95,18 @@ def _figures(plan: CapacityPlan) -> Iterator[Figure]:
     yield Figure(
         "Replicas",
         str(chosen.whole.replicas),
-        f"{chosen.fewest.replicas} and {plan.spare} spare, {chosen.fewest.basis}",
+        f"{chosen.fewest.replicas} plus {plan.spare} spare, {chosen.fewest.basis}",
     )
     used = chosen.whole.utilisation
-    yield Figure("Utilisation", share(used.value), f"of each at the peak, {used.basis}")
+    yield Figure("Utilisation", share(used.value), f"per replica at the peak, {used.basis}")
     for term in chosen.whole.terms:
         if term.figure == "latency":
-            of = f"of {plural(chosen.whole.replicas, 'replica')}, {term.expected.basis}"
+            of = f"with {plural(chosen.whole.replicas, 'replica')}, {term.expected.basis}"
             yield Figure(term.name, duration(term.expected.value), of)
             break
     if chosen.cost_per_h is not None:
         yield Figure(
-            "Cost", f"{money(chosen.cost_per_h)}/h", f"{money(chosen.cost_per_h * HOURS_PER_MONTH)} a month"
+            "Cost", f"{money(chosen.cost_per_h)}/h", f"{money(chosen.cost_per_h * HOURS_PER_MONTH)} per month"
         )
 
 
@@ -128,10 +126,10 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
         lead = f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
     elif _is_one_trace(plan):
         whole = duration(hardest.length_s * NS_PER_S)
-        lead = f"Over the whole trace of {whole}; a shorter --stretch looks at its parts."
+        lead = f"Over the whole trace of {whole}; use a shorter --stretch to look at its parts."
     else:
-        lead = "Requests come at this rate all the time."
-    lead += f" Requests come {plan.arrivals}, and a balancer gives them to replicas {_how(plan.balancer)}."
+        lead = "Requests arrive at this constant rate."
+    lead += f" Requests arrive {plan.arrivals}; the balancer sends them to replicas {_how(plan.balancer)}."
     charts = () if len(plan.stretches) > 1 else (replica_chart(plan),)
     table = Table("Replicas at the peak", columns, tuple(rows))
     return Section("peak", "At the peak", lead, (table, *charts))
@@ -141,7 +139,7 @@ def _how(balancer: str) -> str:
     return {
         "round-robin": "in turn (round robin)",
         "random": "at random",
-        "least-outstanding": "with the fewest requests in them (least outstanding)",
+        "least-outstanding": "with the fewest requests in flight (least outstanding)",
     }.get(balancer, balancer)
 
 
@@ -186,8 +184,8 @@ def _day_section(plan: CapacityPlan) -> Section | None:
     hours = [row.length_s / 3600 for row in plan.stretches]
     mean = sum(number * length for number, length in zip(chosen.over_time, hours, strict=True)) / sum(hours)
     lead = (
-        f"Of {chosen.name}, between {min(chosen.over_time)} and {max(chosen.over_time)} replicas, {quantity(mean)} on "
-        f"average ({chosen.over_time_basis})"
+        f"{chosen.name} needs between {min(chosen.over_time)} and {max(chosen.over_time)} replicas, {quantity(mean)} "
+        f"on average ({chosen.over_time_basis})"
     )
     if chosen.cost_per_h is not None and chosen.following_per_h is not None:
         saved = 1 - chosen.following_per_h / chosen.cost_per_h
@@ -201,7 +199,7 @@ def _day_section(plan: CapacityPlan) -> Section | None:
 
 
 def _curves(plan: CapacityPlan, chosen: PlannedOption) -> Facts:
-    """For where nothing can be drawn."""
+    """The same curves as text, for terminals."""
     return Facts(
         "In one line",
         (
@@ -212,7 +210,7 @@ def _curves(plan: CapacityPlan, chosen: PlannedOption) -> Facts:
 
 
 def _line(values: Sequence[float]) -> str:
-    """Of as many values for each bar as it takes for one line; the highest counts."""
+    """A curve of text; each bar is the maximum of as many values as needed to fit one line."""
     each = -(-len(values) // CURVE_WIDTH)
     groups = [values[start : start + each] for start in range(0, len(values), each)]
     return f"{curve([max(group) for group in groups], CURVE_WIDTH)} {plain_number(round(max(values), 1))} at most"
@@ -229,7 +227,7 @@ def _day_table(plan: CapacityPlan, chosen: PlannedOption) -> Table:
         for stretch, number in zip(plan.stretches, chosen.over_time, strict=True)
     )
     columns = (*text_columns("From"), Column("Requests/s"), Column("Replicas"), Column("Utilisation"))
-    return Table("Replicas over time, with the spare ones", columns, rows, Depth.DETAIL)
+    return Table("Replicas over time, including spares", columns, rows, Depth.DETAIL)
 
 
 def _scaling_section(plan: CapacityPlan) -> Section | None:
@@ -254,11 +252,11 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
         return None
     tones = tuple(Tone.GOOD if row[-1] == "kept" else Tone.BAD for row in rows)
     columns = (
-        *text_columns("Option"), Column("Requests while broken"), Column("Replicas"),
-        Column("Replica hours"), Column("Cost per hour"), *text_columns("Basis", "Promise"),
+        *text_columns("Option"), Column("Requests in violation"), Column("Replicas"),
+        Column("Replica hours"), Column("Cost per hour"), *text_columns("Basis", "SLO"),
     )  # fmt: skip
     lead = (
-        f"Simulated: a scaler that keeps to {first.rule}, whose replicas are ready {_span(first.startup_s)} after they "
+        f"Simulated with the rule {first.rule}; replicas are ready {_span(first.startup_s)} after they "
         f"are started. {_scaled(plan)}"
     )
     return Section(
@@ -276,14 +274,14 @@ def _scaled(plan: CapacityPlan) -> str:
     found = chosen.autoscaling
     times = ", ".join(clock(plan, start_s) for start_s in found.broken[:4])
     more = f" and {len(found.broken) - 4} more" if len(found.broken) > 4 else ""
-    return f"Of {chosen.name} the promise is broken from {times}{more}: replicas come too late for the rise."
+    return f"With {chosen.name}, the SLO is violated from {times}{more}: replicas start too late for the rising load."
 
 
 def _span(seconds: float) -> str:
     return time_span(seconds) if seconds >= 1 else duration(seconds * NS_PER_S)
 
 
-# --- what the options are
+# --- the options
 
 
 def _option_section(plan: CapacityPlan) -> Section:
@@ -302,10 +300,10 @@ def _option_section(plan: CapacityPlan) -> Section:
             )
         )
     columns = (
-        *text_columns("Option", "Model"), Column("Most requests/s"), Column("Latency alone"), Column("At once"),
+        *text_columns("Option", "Model"), Column("Max requests/s"), Column("Unloaded latency"), Column("At once"),
         Column("Price per hour"), *text_columns("Fewest replicas by balancer"),
     )  # fmt: skip
-    lead = "What one replica does, from its saved result; the lower end of an interval counts."
+    lead = "What one replica handles, from its saved result; the lower end of each interval counts."
     return Section("options", "One replica", lead, (Table("Options", columns, tuple(rows)),))
 
 
@@ -319,7 +317,7 @@ def _by_balancer(option: PlannedOption) -> str:
 
 def _basis_section(plan: CapacityPlan) -> Section:
     rows = [
-        ("Traffic", f"given: {plan.traffic} ({plan.form}); requests come {plan.arrivals}"),
+        ("Traffic", f"given: {plan.traffic} ({plan.form}); requests arrive {plan.arrivals}"),
         ("Balancer", f"assumed: {plan.balancer}"),
     ]
     for option in plan.options:
@@ -344,8 +342,8 @@ def _basis_section(plan: CapacityPlan) -> Section:
         if option.over_time and len(plan.stretches) > 1:
             rows.append((f"{option.name}, over time", option.over_time_basis))
     lead = (
-        "Measured: at a load that was measured. Interpolated: between such loads. Extrapolated: beyond them. Costs "
-        "rest on the numbers of replicas and the price that was given."
+        "Measured: at a measured load. Interpolated: between measured loads. Extrapolated: beyond them. Costs "
+        "follow from the number of replicas and the given price."
     )
     return Section(
         "basis", "Where the figures come from", lead, (Facts("Basis", tuple(rows)),), is_detail=True
@@ -362,5 +360,5 @@ def _notes(plan: CapacityPlan) -> Iterator[Message]:
         if counts and max(counts) > min(counts) + 1:
             yield Message(
                 f"{option.name}: the balancer matters: {_by_balancer(option)}.",
-                f"The answer is for {plan.balancer}. Several that do not know of each other are nearly random.",
+                f"The plan assumes {plan.balancer}. Several balancers that share no state are nearly random.",
             )

@@ -1,4 +1,4 @@
-"""The curves of a capacity plan: what comes, and how many replicas are there for it."""
+"""Charts of a capacity plan: the traffic, and the replicas that serve it."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,16 +9,16 @@ from inferometer.capacity.plan import CapacityPlan, PlannedOption
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, ChartRule, Span
 from inferometer.report.format import duration, plain_number, plural, quantity, share, time_span
 
-MINUTES_FROM_S = 600.0  # of a traffic whose axis has minutes
+MINUTES_FROM_S = 600.0  # traffic from this length on has an axis in minutes
 HOURS_FROM_S = 6 * 3600.0
 DAY_S = 24 * 3600.0
 COLOURS = ("blue", "green", "orange", "purple")
-MORE, MORE_TIMES = 3, 1.5  # replicas beyond those of the plan that are drawn
-MOST_COUNTS = 30  # of replicas in one line
+MORE, MORE_TIMES = 3, 1.5  # replicas drawn beyond the plan
+MOST_COUNTS = 30  # points in one line
 
 
 def clock(plan: CapacityPlan, seconds: float) -> str:
-    """A time of the traffic: of a daily curve that of the day, else how long after the start."""
+    """A time in the traffic: the time of day in a daily curve, else the time since the start."""
     if plan.form == "daily curve":
         whole = round(seconds) % round(DAY_S)
         text = f"{whole // 3600:02}:{whole // 60 % 60:02}"
@@ -62,12 +62,12 @@ def day_charts(plan: CapacityPlan, chosen: PlannedOption) -> Iterator[Chart]:
         tuple(lines),
         spans=spans,
         rules=(ChartRule(float(chosen.replicas), f"always {chosen.replicas}"),),
-        note="Shaded: the autoscaler breaks the promise." if spans else "",
+        note="Shaded: the autoscaler violates the SLO." if spans else "",
     )
 
 
 def replica_chart(plan: CapacityPlan) -> Chart:
-    """How busy each replica is, by their number: for traffic that is the same all the time."""
+    """Utilisation of each replica by their number, for constant traffic."""
     rate = plan.stretches[plan.peak].rate
     lines = [
         ChartLine(option.name, (tuple(_replica_points(plan, option, rate)),), COLOURS[number % len(COLOURS)])
@@ -80,12 +80,12 @@ def replica_chart(plan: CapacityPlan) -> Chart:
         tuple(lines),
         rules=(ChartRule(1.0, "saturated"),),
         height=280,
-        note="Hollow: too few replicas to meet the SLO. The number is that of the plan.",
+        note="Hollow: too few replicas to meet the SLO. The labelled point is the plan.",
     )
 
 
 def _replica_points(plan: CapacityPlan, option: PlannedOption, rate: float) -> Iterator[ChartPoint]:
-    """From as many as are saturated to a few more than the plan has."""
+    """Points from the number of replicas that is saturated to a few more than planned."""
     most, fewest, planned = option.replica.most_per_s.value, option.fewest, option.replicas
     assert fewest is not None
     first = max(1, math.floor(rate / most))
@@ -124,11 +124,11 @@ def _ends(steps: Sequence[ScalingStep], end_s: float) -> list[tuple[float, float
 
 
 Rows = Sequence[tuple[float, float, float]]
-"""(start, end, value) of each."""
+"""(start, end, value) of each step."""
 
 
 def _stairs(name: str, colour: str, rows: Rows, scale: float, text: Callable[[float], str]) -> ChartLine:
-    """Values that stay the same from one time to the next."""
+    """A line of values that are constant between two times."""
     points = tuple(
         ChartPoint(at_s / scale, value, f"{plain_number(round(at_s / scale, 2))}: {text(value)}")
         for start_s, end_s, value in rows

@@ -1,4 +1,4 @@
-"""Classes of traffic: what came of each beside the sum, over time, and when their servers were gone."""
+"""Classes of traffic: figures of each class beside the total, over time, and outages of their servers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -44,12 +44,12 @@ INDENT = "· "  # before the name of a step
 
 
 def class_names(result: Result) -> tuple[str, ...]:
-    """In the order of the scenario, or of the command line."""
+    """Names of the classes, in the order of the scenario or the command line."""
     return tuple(dict.fromkeys(row.name for level in result.levels for row in level.classes))
 
 
 def classes_section(result: Result) -> Section | None:
-    """A row for each class at each level; None where the traffic was of one kind."""
+    """A row for each class at each level; None if there is only one class."""
     levels = [level for level in result.levels if level.classes]
     if not levels:
         return None
@@ -64,7 +64,7 @@ def classes_section(result: Result) -> Section | None:
         *(Column(name) for name in ("p50", "p99")),
         *(Column(name, rank=3) for name in ("Requests", "Server queue", "Server compute")),
         Column("Errors"),
-        *(text_columns("Promise") if has_promise else ()),
+        *(text_columns("SLO") if has_promise else ()),
     )
     rows, tones = [], []
     for level in levels:
@@ -76,13 +76,13 @@ def classes_section(result: Result) -> Section | None:
             failed = row.measurement is not None and row.measurement.failed_count > 0
             tones.append(level_tone(said) if said else Tone.WARNING if failed else Tone.PLAIN)
     table = Table("Every class of traffic", columns, tuple(rows), tones=tuple(tones))
-    messages = tuple(_said(levels))
+    messages = tuple(_problems(levels))
     blocks = (table, *((Messages(messages),) if messages else ()), *_charts(levels, class_names(result)))
     return Section("classes", "Classes of traffic", _lead(levels), blocks)
 
 
 def _with_steps(level: Level) -> Iterator[ClassFigures]:
-    """Every class, and below one of visits their steps."""
+    """Every class, followed by the steps of its visits."""
     for row in level.classes:
         yield row
         yield from row.steps
@@ -90,12 +90,12 @@ def _with_steps(level: Level) -> Iterator[ClassFigures]:
 
 def _lead(levels: Sequence[Level]) -> str:
     if any(row.mode == MIXED for level in levels for row in level.classes):
-        return "The classes share the same workers and connections; their requests take turns by weight."
-    words = "Each class has workers of its own; all follow one clock, and their sum is the level."
+        return "The classes share the same workers and connections; their requests are interleaved by weight."
+    words = "Each class has its own workers; all share one clock, and the level is their sum."
     if not any(row.steps for level in levels for row in level.classes):
         return words
-    visits = "A row of visits counts whole visits, from when they were due to the end of their last step"
-    return f"{words} {visits}, without the time that their users think; their steps stand below it."
+    visits = "Rows of visits count whole visits, from the due time to the end of the last step"
+    return f"{words} {visits}, excluding think time; the steps are listed below."
 
 
 def load_words(row: ClassFigures) -> str:
@@ -131,15 +131,15 @@ def _cells(row: ClassFigures) -> tuple[str, ...]:
     )
 
 
-def _said(levels: Sequence[Level]) -> Iterator[Message]:
-    """What is wrong with single classes, and when their servers were gone."""
+def _problems(levels: Sequence[Level]) -> Iterator[Message]:
+    """Problems of single classes, and outages of their servers."""
     for level in levels:
         for row in level.classes:
             where = f"{level_label(level.mode, level.value)}, {row.name}"
             for outage in row.outages:
                 yield Message(f"{where}: {outage_words(outage)}", tone=Tone.BAD)
             if row.steps:
-                yield from _visits_said(where, row)
+                yield from _visit_messages(where, row)
             for remark in row.remarks:
                 if remark.note is not Note.NO_REPLY or not row.outages:
                     yield Message(f"{where}: {first_line(remark.text)}", remark.note.advice)
@@ -151,10 +151,10 @@ def _said(levels: Sequence[Level]) -> Iterator[Message]:
                     yield Message(f"{where}: {words}{f': {said}' if said else ''}", tone=Tone.BAD)
 
 
-def _visits_said(where: str, row: ClassFigures) -> Iterator[Message]:
-    """How long users think, what it costs to be them, and which of their steps failed."""
+def _visit_messages(where: str, row: ClassFigures) -> Iterator[Message]:
+    """Think time, client CPU per visit, and failed steps."""
     if row.think_ns:
-        words = f"{where}: users think for {duration(row.think_ns)} in a visit, which no latency has in it"
+        words = f"{where}: users think for {duration(row.think_ns)} per visit, which latency excludes"
         yield Message(words, tone=Tone.PLAIN)
     found = row.measurement
     if found is not None and found.client.cpu_share:
@@ -168,14 +168,14 @@ def _visits_said(where: str, row: ClassFigures) -> Iterator[Message]:
 
 
 def outage_words(outage: Outage) -> str:
-    """When it was gone, for how long, and how long it took until it was as before."""
-    words = f"gone at {outage.gone_s:.2f} s, {plural(outage.lost, 'request')} got no answer"
+    """Start and duration of an outage, and the time until answers were as fast as before."""
+    words = f"gone at {outage.gone_s:.2f} s, {plural(outage.lost, 'request')} unanswered"
     if outage.down_s is None:
         return f"{words}, and it did not come back"
     words += f", back after {duration(outage.down_s * NS_PER_S)}"
     if outage.recovery_s is None:
-        return f"{words}; answers did not become as quick as before"
-    return f"{words}; answers were as quick as before {duration(outage.recovery_s * NS_PER_S)} later"
+        return f"{words}; answers never became as fast as before"
+    return f"{words}; answers were as fast as before {duration(outage.recovery_s * NS_PER_S)} later"
 
 
 # --- over time
@@ -233,7 +233,7 @@ def _points(level: Level, name: str, start_s: float, field: str) -> tuple[ChartP
 
 
 def scenario_answer(result: Result) -> str:
-    """What became of each class over all phases, in a sentence."""
+    """Summarize each class over all phases in one sentence."""
     names, levels = class_names(result), result.levels
     said = []
     for name in names:
@@ -241,7 +241,7 @@ def scenario_answer(result: Result) -> str:
         found = [row.measurement for row in rows if row.measurement is not None]
         good = [row for row in found if row.request_count]
         if not good:
-            said.append(f"{name} got no good answer")
+            said.append(f"{name} got no successful answer")
             continue
         most = max(good, key=lambda row: row.infer_per_s.value)
         slowest = max(row.latency.percentile_ns(99) for row in good)
@@ -258,7 +258,7 @@ def scenario_answer(result: Result) -> str:
 
 
 def class_promises(result: Result) -> str:
-    """Which classes keep what was promised to them, and where they do not."""
+    """Say which classes meet their SLOs, and where the others do not."""
     words = []
     for name in class_names(result):
         rows = [(level, row) for level in result.levels for row in level.classes if row.name == name]
@@ -270,12 +270,12 @@ def class_promises(result: Result) -> str:
         promise = f"'{judged[0][1].promise}'"
         if broken:
             where = few_words([level_label(level.mode, level.value) for level, _ in broken])
-            words.append(f"{name} breaks {promise} at {where}: {reasons(broken[0][1])}")
+            words.append(f"{name} violates {promise} at {where}: {reasons(broken[0][1])}")
         elif open_:
             where = few_words([level_label(level.mode, level.value) for level in open_])
-            words.append(f"not decided whether {name} keeps {promise} at {where}")
+            words.append(f"undecided whether {name} meets {promise} at {where}")
         else:
-            words.append(f"{name} keeps {promise}")
+            words.append(f"{name} meets {promise}")
     if not words:
         return ""
     text = "; ".join(words)
@@ -283,7 +283,7 @@ def class_promises(result: Result) -> str:
 
 
 def outage_sentence(result: Result) -> str:
-    """The longest time that a server was gone."""
+    """Describe the longest outage of a server."""
     rows = [
         (level, row, outage) for level in result.levels for row in level.classes for outage in row.outages
     ]

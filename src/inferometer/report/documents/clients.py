@@ -1,4 +1,4 @@
-"""The figures of each client, where load came from several machines: of every level, in the order of the clients."""
+"""Figures of each client when several machines send the load, for every level."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _PPM = 1e-6
 
 
 def clients_section(result: Result) -> Section | None:
-    """A table for the level that stands for all, folded ones for the others; None with one machine alone."""
+    """A table for the best level and folded ones for the others; None if one machine sent all load."""
     levels = [level for level in result.levels if level.clients]
     if not levels:
         return None
@@ -38,7 +38,7 @@ def _table(level: Level, depth: Depth) -> Table:
         Column("p99"),
         Column("Failed"),
         Column("CPU", rank=1),
-        Column("CPU a request", rank=5),
+        Column("CPU per request", rank=5),
         Column("Late p50", rank=4),
         Column("Late p99", rank=2),
         Column("Sent", rank=7),
@@ -58,7 +58,7 @@ def _who_columns(level: Level) -> Iterator[Column]:
 
 
 def _who(client: ClientFigures) -> tuple[str, ...]:
-    """A class has a name where there are several."""
+    """The client, and its class if there are several."""
     return (client.machine, client.class_name) if client.class_name else (client.machine,)
 
 
@@ -83,7 +83,7 @@ def _clock_table(level: Level) -> Table:
     columns = (
         *_who_columns(level),
         Column("Workers"),
-        Column("Quickest answers"),
+        Column("Fastest answers"),
         Column("Ahead by"),
         Column("Drift"),
         Column("Known to ±"),

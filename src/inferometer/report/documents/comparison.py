@@ -1,4 +1,4 @@
-"""A comparison as a document: what differs from the baseline, by how much, and how sure that is."""
+"""A comparison as a document: differences from the baseline, their size, and their certainty."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -49,8 +49,8 @@ from inferometer.report.documents.speed import (
     TONES,
     difference_words,
     one_sentence,
+    output_difference,
     speed_of,
-    unlike,
     verdict,
     verdict_of,
 )
@@ -67,18 +67,18 @@ from inferometer.report.format import (
 )
 from inferometer.stats.result import Result
 
-CHOSEN = 99  # the percentile of the latency that is drawn
-TITLED = 3  # names that fit into a title
+CHOSEN = 99  # latency percentile in charts
+TITLED = 3  # most names in a title
 CARDS = 4
 VARIANT = Column("Variant", is_number=False, is_name=True)
 _GATE_TONES = {PASSED: Tone.GOOD, FAILED: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 
 
 def comparison_document(comparison: Comparison) -> Document:
-    """The whole report; the same comparison gives the same document."""
+    """Return the report; the same comparison gives the same document."""
     problems = (Message(text, tone=Tone.BAD) for text in comparison.problems)
     sections = (
-        message_section("problems", "Why it is not valid", problems),
+        message_section("problems", "Why it is invalid", problems),
         message_section("gates", "Conditions of --fail-if", map(_gate, comparison.gates)),
         _variants_section(comparison),
         _differences_section(comparison),
@@ -115,13 +115,13 @@ def _facts(comparison: Comparison) -> tuple[str, ...]:
         rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
         kind = f"{effective.service_kind} {effective.protocol}".strip()
         words = [kind, batch_words(effective), f"{plural(rounds, 'round')} in turns"]
-    sure = f"all intervals hold together with {share(comparison.confidence)} confidence"
+    sure = f"all intervals hold simultaneously with {share(comparison.confidence)} confidence"
     words = [f"baseline {comparison.baseline}", *words, sure, when(comparison.started_at)]
     return tuple(word for word in words if word)
 
 
 def sentences(comparison: Comparison) -> tuple[str, ...]:
-    """What was found, one sentence for each variant."""
+    """One sentence for each variant."""
     return tuple(one_sentence(contrast, comparison.baseline) for contrast in comparison.contrasts)
 
 
@@ -133,7 +133,7 @@ def _gate(gate: GateOutcome) -> Message:
 
 
 def _figures(comparison: Comparison) -> Iterator[Figure]:
-    """How many times as fast each variant is; of many the table has it."""
+    """The speed of each variant relative to the baseline; many variants are only in the table."""
     if len(comparison.contrasts) > CARDS:
         return
     for contrast in comparison.contrasts:
@@ -157,13 +157,13 @@ def _before_and_after(contrast: Contrast) -> Iterator[Figure]:
                 found = verdict_of(row)
                 yield Figure(name, value, f"{where}, {found}", TONES[found])
     if contrast.outputs:
-        is_unlike = any(map(unlike, contrast.outputs))
-        value, tone = ("unlike", Tone.WARNING) if is_unlike else ("alike", Tone.PLAIN)
+        is_unlike = any(map(output_difference, contrast.outputs))
+        value, tone = ("different", Tone.WARNING) if is_unlike else ("alike", Tone.PLAIN)
         yield Figure("Outputs", value, _outputs_word(contrast).removeprefix("alike, "), tone)
 
 
 def _variants_section(comparison: Comparison) -> Section | None:
-    """A row for each variant: how many times as fast it is, its figures at the heaviest load, its outputs."""
+    """A row for each variant: its relative speed, its figures at the heaviest load, its outputs."""
     if not comparison.contrasts:
         return None
     base = comparison.baseline
@@ -203,10 +203,10 @@ def _cells(cells: Mapping[str, Difference], metrics: Sequence[str], field: str) 
 
 
 def _outputs_word(contrast: Contrast) -> str:
-    """All outputs of a variant in a few words."""
+    """Summarize all outputs of a variant in a few words."""
     if not contrast.outputs:
         return NONE
-    wrong = [f"{row.name}: {why}" for row in contrast.outputs if (why := unlike(row))]
+    wrong = [f"{row.name}: {why}" for row in contrast.outputs if (why := output_difference(row))]
     if wrong:
         return "; ".join(wrong)
     if all(row.is_identical for row in contrast.outputs):
@@ -216,7 +216,7 @@ def _outputs_word(contrast: Contrast) -> str:
 
 
 def _differences_section(comparison: Comparison) -> Section | None:
-    """A drawing for each figure, with a row for each variant and load."""
+    """A chart for each figure, with a row for each variant and load."""
     found = [
         (contrast.variant, level_label(level.mode, level.value), row)
         for contrast in comparison.contrasts
@@ -241,10 +241,10 @@ def _differences_section(comparison: Comparison) -> Section | None:
     )
     where = f" at {labels[0]}" if len(labels) == 1 else ""
     lead = (
-        f"How many times as fast as {comparison.baseline}{where}. A difference counts only when its whole interval "
+        f"Speed relative to {comparison.baseline}{where}. A difference counts only if its whole interval "
         "lies on one side."
     )
-    drawn = (replace(drawn[0], note="To the right is faster, of throughput as of latency."), *drawn[1:])
+    drawn = (replace(drawn[0], note="Further right is faster, for throughput and latency alike."), *drawn[1:])
     tables = tuple(_level_table(comparison, label) for label in labels)
     return Section("differences", "Differences", lead, (*drawn, *tables))
 
@@ -257,7 +257,7 @@ def _bar(variant: str, group: str, row: Difference) -> DifferenceBar:
 
 
 def _level_table(comparison: Comparison, label: str) -> Table:
-    """One row for each figure of each variant at one load."""
+    """A row for each figure of each variant at one load."""
     columns = (
         VARIANT,
         *text_columns("Figure"),
@@ -289,7 +289,7 @@ def _figure(metric: str, value: float, per_s: str = "") -> str:
 
 
 def _outputs_section(comparison: Comparison) -> Section | None:
-    """One row for each output of each variant; None where outputs were not compared."""
+    """A row for each output of each variant; None if outputs were not compared."""
     outputs = [(contrast.variant, row) for contrast in comparison.contrasts for row in contrast.outputs]
     if not outputs:
         return None
@@ -304,8 +304,8 @@ def _outputs_section(comparison: Comparison) -> Section | None:
     requests = plural(max(row.requests for _, row in outputs), "request")
     rows = tuple((variant, row.name, row.datatype, *_output_cells(row)) for variant, row in outputs)
     baseline = comparison.baseline
-    lead = f"The same {requests} to {baseline} and to each variant; errors are against {baseline}."
-    title = "How alike the outputs are"
+    lead = f"The same {requests} went to {baseline} and each variant; errors are relative to {baseline}."
+    title = "Similarity of the outputs"
     return Section("outputs", title, lead, (Table(title, columns, rows),))
 
 
@@ -315,7 +315,7 @@ def _output_cells(row: OutputSimilarity) -> tuple[str, ...]:
         NONE if row.cosine is None else f"{row.cosine:.6f}",
         NONE if row.snr_db is None else f"{row.snr_db:.1f} dB",
         *(NONE if part is None else share(part) for part in (row.top1, row.exact)),
-        unlike(row) or ("identical" if row.is_identical else "alike"),
+        output_difference(row) or ("identical" if row.is_identical else "alike"),
     )
 
 
@@ -324,7 +324,7 @@ def _small(value: float | None) -> str:
 
 
 def _throughput_section(comparison: Comparison) -> Section | None:
-    """One line for each variant, over its levels."""
+    """A line for each variant over its levels."""
     lines = []
     for number, variant in enumerate(comparison.variants):
         points = load_points(measured(variant.result), CHOSEN, of=variant.name)
@@ -338,7 +338,7 @@ def _throughput_section(comparison: Comparison) -> Section | None:
 
 
 def _distribution_section(comparison: Comparison) -> Section | None:
-    """The percentile curves at the heaviest load that every variant was measured at."""
+    """Latency percentiles at the heaviest load that all variants have."""
     found = [
         {level.value: (level, row) for level, row in measured(each.result)} for each in comparison.variants
     ]
@@ -358,7 +358,7 @@ def _distribution_section(comparison: Comparison) -> Section | None:
 
 
 def _turns_section(comparison: Comparison) -> Section | None:
-    """Throughput of each variant in each round; drift shows as lines that move together."""
+    """Throughput of each variant in each round; drift of the machine moves all lines together."""
     if not any(turns for variant in comparison.variants for turns in variant.turns):
         return None
     lines = []
@@ -377,7 +377,7 @@ def _turns_section(comparison: Comparison) -> Section | None:
         )
         lines.append(ChartLine(variant.name, runs, line_colour(number)))
     chart = Chart("Throughput of each turn", ChartAxis("seconds"), RATE_AXIS, tuple(lines), height=270)
-    lead = "The variants took turns, so noise of the machine affects all of them equally."
+    lead = "The variants took turns, so machine noise affects all of them equally."
     return Section("turns", "Round by round", lead, (chart,))
 
 

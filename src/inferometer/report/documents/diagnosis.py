@@ -1,4 +1,4 @@
-"""A diagnosis as a document: what limits the model, what to do about it, and what came of trying."""
+"""A diagnosis as a document: what limits the model, how to improve it, and the results of trials."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -72,13 +72,13 @@ from inferometer.stats.result import Result
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 from inferometer.tune import model_config
 
-BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
+BUSY, BUSIER = 0.7, 0.9  # utilisation of a step: worth a look, and the limit
 _TONES = {LIGHT: Tone.GOOD, CLIENT: Tone.BAD, UNKNOWN: Tone.BAD}  # of verdicts; the others warn
 _RULING_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.PLAIN, INCONCLUSIVE: Tone.WARNING}
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:
-    """The whole report; the same diagnosis gives the same document."""
+    """Return the report; the same diagnosis gives the same document."""
     first = diagnosis.results[0] if diagnosis.results else None
     sections = (
         _limits_section(diagnosis),
@@ -115,7 +115,7 @@ def _measured_sections(result: Result, concurrency: int) -> Iterator[Section]:
 
 
 def _tone(diagnosis: Diagnosis) -> Tone:
-    """Of the changes that were kept if there are some, else of what limits the model."""
+    """The tone of the kept changes, if any, else of what limits the model."""
     if diagnosis.best is None:
         return _TONES.get(diagnosis.verdict.kind, Tone.WARNING)
     return _RULING_TONES[diagnosis.ruling]
@@ -131,8 +131,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
     gain = diagnosis.measured_gain
     found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
     said = {
-        SHOWN: f"what was changed brought it from {change}",
-        NOT_SHOWN: f"the changes bring no gain that matters: {change}",
+        SHOWN: f"the changes took it from {change}",
+        NOT_SHOWN: f"the changes bring no relevant gain: {change}",
         INCONCLUSIVE: f"inconclusive whether the changes helped: {change}",
     }
     return f"{sentence.rstrip('.')}; {said[diagnosis.ruling]}, {found}."
@@ -165,7 +165,7 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
 
 
 def _gain(diagnosis: Diagnosis, trial: ChangeTrial) -> float:
-    """Of throughput over where it began."""
+    """Throughput gain of a trial over the start."""
     return trial.throughput / diagnosis.throughput - 1 if diagnosis.throughput else 0.0
 
 
@@ -174,23 +174,23 @@ def _limits_section(diagnosis: Diagnosis) -> Section:
         f"At concurrency {diagnosis.concurrency}: {quantity(diagnosis.throughput)} infer/s, "
         f"mean latency {duration(diagnosis.latency_ns)}."
     )
-    blocks: tuple[Block, ...] = (_said(where),)
+    blocks: tuple[Block, ...] = (_plain_message(where),)
     if diagnosis.steps:
         steps = (_busy(diagnosis.steps), _shares(diagnosis), _steps(diagnosis.steps))
-        blocks = (*blocks, *steps, _said(_around(diagnosis)))
+        blocks = (*blocks, *steps, _plain_message(_around(diagnosis)))
     if diagnosis.serving is not None:
         blocks = (*blocks, *serving_blocks(diagnosis.serving))
     return Section("limits", "What limits it", "", blocks)
 
 
-def _said(text: str) -> Messages:
+def _plain_message(text: str) -> Messages:
     return Messages((Message(text, tone=Tone.PLAIN),))
 
 
 def _around(diagnosis: Diagnosis) -> str:
-    """What the table of the steps leaves unsaid."""
+    """Explanations below the table of steps."""
     words = [
-        "Share: of the latency the client sees. Bound: infer/s the step allows.",
+        "Share: part of the client's latency. Bound: highest infer/s that the step allows.",
         f"Outside the steps: network and client {duration(diagnosis.client_ns)}, "
         f"server overhead {duration(diagnosis.overhead_ns)}.",
     ]
@@ -201,25 +201,25 @@ def _around(diagnosis: Diagnosis) -> str:
     if machine.gpu_share is not None and not machine.gpus:
         words.append(f"GPU {share(machine.gpu_share)}.")
     if machine.effective_cores is not None:
-        words.append(f"Busy instances really got {quantity(machine.effective_cores)} cores.")
+        words.append(f"Busy instances actually got {quantity(machine.effective_cores)} cores.")
     return " ".join(words)
 
 
 def _gpu_words(gpu: GpuFigures) -> str:
-    """What is known of one; what is not is said to be."""
+    """Known figures of a GPU; an unknown utilisation is stated as such."""
     busy = (
         "utilisation not known" if gpu.utilization is None else f"busy {share(gpu.utilization)} of the time"
     )
-    told = [busy]
+    words = [busy]
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
-        told.append(
+        words.append(
             f"{significant(gpu.memory_used_bytes / GIB, 3)} of {significant(gpu.memory_total_bytes / GIB, 3)} GiB used"
         )
     if gpu.power_w is not None:
-        told.append(f"{gpu.power_w:.0f} W")
+        words.append(f"{gpu.power_w:.0f} W")
     if gpu.clock_mhz is not None:
-        told.append(f"{gpu.clock_mhz:.0f} MHz")
-    return f"GPU: {', '.join(told)}."
+        words.append(f"{gpu.clock_mhz:.0f} MHz")
+    return f"GPU: {', '.join(words)}."
 
 
 def _name(step: StepFigures) -> str:
@@ -236,12 +236,12 @@ def _busy(steps: tuple[StepFigures, ...]) -> Bars:
         )
         for step in steps
     )
-    note = "Throughput × service time ÷ instances: at 100 % all instances of the step work all the time."
+    note = "Throughput × service time ÷ instances: at 100 % all instances of the step are busy all the time."
     return Bars("How busy each step is", rows, note, full=1.0)
 
 
 def _capped(step: StepFigures) -> float:
-    """Counters and throughput are not read at the very same moment: a little over 1 is 1."""
+    """Utilisation up to 1: counters and throughput are not read at exactly the same time."""
     return min(1.0, step.utilisation)
 
 
@@ -264,7 +264,7 @@ def _shares(diagnosis: Diagnosis) -> Bars:
     ):
         part = ns / diagnosis.latency_ns if diagnosis.latency_ns else 0.0
         rows.append(Bar(name, (Segment(name, ns, duration(ns), colour),), f"{duration(ns)} · {share(part)}"))
-    note = "The share is of the latency the client sees."
+    note = "Shares are of the latency that the client sees."
     return Bars("Where a request spends its time", tuple(rows), note)
 
 
@@ -302,12 +302,12 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     advice = () if diagnosis.serving is None else tuple(advice_blocks(diagnosis.serving))
     tried = tuple(_tried(diagnosis))
     if not rows and tried:
-        nothing = _said("No other change of the settings is predicted to bring more.")
+        nothing = _plain_message("No other change of settings is predicted to help.")
         return Section("suggestions", "What would help", "", (nothing, *tried, *advice))
     if not rows and advice:
         return Section("suggestions", "What would help", "", advice)
     if not rows and diagnosis.steps:
-        nothing = _said("No change of the settings is predicted to bring more.")
+        nothing = _plain_message("No change of settings is predicted to help.")
         return Section("suggestions", "What would help", "", (nothing,))
     if not rows:
         return None
@@ -315,9 +315,9 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
         Message(suggestion_words(row, diagnosis.concurrency), _capital(row.why) + ".", Tone.PLAIN)
         for row in rows
     )
-    lead = "Predicted by a queueing model fitted to the measured service times; the best first."
+    lead = "Predicted by a queueing model fitted to the measured service times; best first."
     if diagnosis.serving is not None:
-        lead = "Predicted by what a request costs the server, fitted to the loads that were measured."
+        lead = "Predicted from what a request costs the server, fitted to the measured loads."
     said = Messages(texts, is_ranked=True)
     shown = (_gains(diagnosis), said, *tried, *advice)
     blocks: tuple[Block, ...] = (*shown, _predictions(rows), *_settings(rows))
@@ -325,21 +325,21 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
 
 
 def _tried(diagnosis: Diagnosis) -> Iterator[Messages]:
-    """What was tried already, each with its result."""
+    """Changes already tried, each with its result."""
     if diagnosis.trials:
-        yield _said("Tried already:")
+        yield _plain_message("Already tried:")
         yield Messages(tuple(Message(trial_words(row), tone=Tone.PLAIN) for row in diagnosis.trials))
 
 
 def suggestion_words(row: Suggestion, diagnosed: int) -> str:
-    """What to do and what it is expected to bring; at which load, where that is not the diagnosed one."""
+    """A suggestion with its expected effect, and its load if that is not the diagnosed one."""
     expected = f"{quantity(row.throughput)} infer/s ({change_text(row.gain)}), {duration(row.latency_ns)}"
     where = "" if row.concurrency == diagnosed else f" at concurrency {row.concurrency}"
     return f"{_capital(row.text)}: {expected}{where}"
 
 
 def _alike(diagnosis: Diagnosis) -> Iterator[Suggestion]:
-    """Those whose prediction is for the diagnosed concurrency, and so can stand beside what was measured there."""
+    """Suggestions predicted at the diagnosed concurrency, which can be compared with the measurement there."""
     return (row for row in diagnosis.untried if row.concurrency == diagnosis.concurrency)
 
 
@@ -350,7 +350,7 @@ def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
 
 
 def _pbtxt(change: Change) -> str:
-    """The settings in the text format of protobuf; as JSON where a file of others has fields that Triton does not."""
+    """The settings as protobuf text; as JSON if they have fields unknown to Triton."""
     removed = [f"# remove {name}" for name, value in change.settings.items() if value is None]
     settings = plain({name: value for name, value in change.settings.items() if value is not None})
     try:
@@ -365,14 +365,14 @@ def _capital(text: str) -> str:
 
 
 def _gains(diagnosis: Diagnosis) -> Bars:
-    bars = [_rate_bar("as it is", "measured", diagnosis.throughput, "part-network")]
+    bars = [_rate_bar("current", "measured", diagnosis.throughput, "part-network")]
     for number, row in enumerate(diagnosis.untried, 1):
         if row.concurrency != diagnosis.concurrency:
             continue
         label, gain = f"{number}. {row.change.kind}", f" · {change_text(row.gain)}"
         detail = f"{row.change.model}: {row.change.before} → {row.change.after}"
         bars.append(_rate_bar(label, "predicted", row.throughput, "part-infer", gain=gain, detail=detail))
-    title = f"Throughput now, and as predicted, at concurrency {diagnosis.concurrency} (infer/s)"
+    title = f"Current and predicted throughput at concurrency {diagnosis.concurrency} (infer/s)"
     return Bars(title, tuple(bars))
 
 
@@ -398,7 +398,7 @@ def _predictions(rows: Sequence[Suggestion]) -> Table:
 
 
 def _trials_section(diagnosis: Diagnosis) -> Section | None:
-    """Predicted against measured; None when nothing was tried."""
+    """Predicted and measured results of trials; None if nothing was tried."""
     if diagnosis.is_restored is None and not diagnosis.trials:
         return None
     blocks: tuple[Block, ...] = (_trial_table(diagnosis),)
@@ -412,7 +412,7 @@ def _trials_section(diagnosis: Diagnosis) -> Section | None:
     if lessons:
         blocks = (
             *blocks,
-            _said("Predictions that were off, and what they taught the model:"),
+            _plain_message("Wrong predictions, and what the model learned from them:"),
             Messages(lessons),
         )
     blocks = (*blocks, *_settings([row.suggestion for row in diagnosis.trials if row.is_kept]))
@@ -429,13 +429,13 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.after is not None:
         yield f"Now: {diagnosis.after.sentence.strip()}"
     if diagnosis.is_restored:
-        yield "The server has its original configuration again."
+        yield "The server is back to its original configuration."
     elif best is not None:
         yield "The server keeps the new configuration until it is restarted."
 
 
 def trial_words(trial: ChangeTrial) -> str:
-    """Predicted against measured."""
+    """Predicted and measured results of one trial."""
     what = _capital(trial.suggestion.text)
     if trial.failure:
         return f"{what}: not possible: {trial.failure}"
@@ -471,7 +471,7 @@ def _trial_table(diagnosis: Diagnosis) -> Table:
         *text_columns("Outcome"),
     )
     before = quantity(diagnosis.throughput), duration(diagnosis.latency_ns)
-    first = ("as it was", str(diagnosis.concurrency), "", before[0], "", "", before[1], "")
+    first = ("before", str(diagnosis.concurrency), "", before[0], "", "", before[1], "")
     rows = tuple(_trial_row(row) for row in diagnosis.trials)
     return Table("Predicted against measured", columns, (first, *rows), Depth.DRAWN)
 
@@ -481,7 +481,7 @@ def _trial_row(row: ChangeTrial) -> tuple[str, ...]:
     said = (_change(wanted.change), str(wanted.concurrency), quantity(wanted.throughput))
     if row.failure:
         return (*said, NONE, NONE, NONE, NONE, f"refused: {row.failure}")
-    outcome = "kept" if row.is_kept else "taken back"
+    outcome = "kept" if row.is_kept else "reverted"
     found = (quantity(row.throughput), share(row.ratio), change_text(row.gain), duration(row.latency_ns))
     return (*said, *found, outcome)
 
@@ -492,7 +492,7 @@ def _change(change: Change) -> str:
 
 
 def _runs(diagnosis: Diagnosis) -> Iterator[Chart]:
-    """Throughput against latency of the sweep and of each trial that was measured; nothing where none was."""
+    """Latency over throughput for the sweep and each measured trial; nothing without trials."""
     kept = {row.result: row.suggestion.change for row in diagnosis.trials if row.result is not None}
     lines = []
     for number, result in enumerate(diagnosis.results):
@@ -515,7 +515,7 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     top = max(row.throughput for row in diagnosis.curve)
     load = ChartAxis("concurrency", is_whole=True)
     throughput = Chart(
-        title="Throughput, measured and as the model has it",
+        title="Throughput: measurement and model",
         x=load,
         y=RATE_AXIS,
         series=_curves(diagnosis, "throughput", lambda value: f"{quantity(value)} infer/s"),
@@ -524,8 +524,8 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     )
     lines = _curves(diagnosis, "latency_ns", duration)
     times = time_axis("mean latency", lines[:1])
-    latency = Chart("Mean latency, measured and as the model has it", load, times, lines, height=290)
-    lead = "How well the model describes what was measured: the predictions are as good as this fit."
+    latency = Chart("Mean latency: measurement and model", load, times, lines, height=290)
+    lead = "How well the model fits the measurements: predictions are only as good as this fit."
     blocks = (throughput, latency, _curve_table(diagnosis))
     return Section("curve", "The model behind the predictions", lead, blocks, is_detail=True)
 
@@ -540,8 +540,8 @@ def _curves(diagnosis: Diagnosis, field: str, text: Callable[[float], str]) -> t
         )
 
     predicted, found = points(field, "model"), points(f"measured_{field}", "measured")
-    lines = (ChartLine("as the model has it", (predicted,), "blue", is_dashed=True),)
-    # Each measured point is a run of its own, so that no line joins them.
+    lines = (ChartLine("model", (predicted,), "blue", is_dashed=True),)
+    # Each measured point is a separate run, so that no line joins them.
     return (*lines, ChartLine("measured", tuple((point,) for point in found), "orange")) if found else lines
 
 

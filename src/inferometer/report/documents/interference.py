@@ -1,4 +1,4 @@
-"""What models that share a machine cost each other, as a document."""
+"""The cost of sharing a machine between models, as a document."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -35,9 +35,9 @@ from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, times_long
 _TONES = {SHOWN: Tone.BAD, NOT_SHOWN: Tone.GOOD, INCONCLUSIVE: Tone.WARNING}
 CAUSE_WORDS = {
     NOTHING: "",
-    UNKNOWN: ", and nothing that was seen explains it",
-    CLIENT: "; but this tool itself waited for a core, so the cause is unknown",
-    HIDDEN: "; they share something that is not a resource we can see (a lock, a queue)",
+    UNKNOWN: ", and nothing observed explains it",
+    CLIENT: "; but the client itself waited for a core, so the cause is unknown",
+    HIDDEN: "; they share something other than an observable resource (a lock, a queue)",
 }
 
 
@@ -65,7 +65,7 @@ def interference_document(found: Interference) -> Document:
 
 
 def verdict(found: Interference) -> str:
-    """Who pays how much for sharing, and what they contend for."""
+    """Say which model loses how much by sharing, and what the models contend for."""
     if not found.models:
         return " ".join(("Nothing was measured.", *found.problems))
     words = "; ".join(_model_words(found, row) for row in found.models)
@@ -76,21 +76,19 @@ def verdict(found: Interference) -> str:
 def _model_words(found: Interference, row: SharedModel) -> str:
     shown, first = _shown(row), row.headline(found.mode)
     if shown is not None:
-        cause = CAUSE_WORDS.get(row.contends_for, f", by {row.contends_for}")
+        cause = CAUSE_WORDS.get(row.contends_for, f" (contention: {row.contends_for})")
         return f"{row.name} is {difference_words(shown)}{_by(shown)} than alone{cause}"
     if first is None or first.percent.limits is None:
-        return f"{row.name} is inconclusive: too few requests to tell"
+        return f"{row.name}: inconclusive, too few requests"
     if row.ruling(found.mode) == NOT_SHOWN:
         return f"{row.name} is not slowed by more than {_worst(first)} in {first.metric}"
     longer = times_longer(first.percent)
     seconds = "longer" if longer is None else f"for {math.ceil(longer * found.seconds):,} s"
-    return (
-        f"{row.name} is inconclusive: {first.metric} {difference(first.percent)}; measure {seconds} with -d"
-    )
+    return f"{row.name}: inconclusive, {first.metric} {difference(first.percent)}; measure {seconds} with -d"
 
 
 def _worst(row: Difference) -> str:
-    """The largest loss that the interval leaves open."""
+    """The largest loss that the interval allows."""
     low, high = row.percent.limits or (0.0, 0.0)
     return share(max(0.0, -low if row.metric == THROUGHPUT else high) / 100)
 
@@ -100,7 +98,7 @@ def _by(row: Difference) -> str:
 
 
 def _shown(model: SharedModel) -> Difference | None:
-    """The figure that is worse and speaks for the model: throughput first, then the percentiles."""
+    """The figure that is worse and represents the model: throughput first, then the percentiles."""
     return next((row for row in model.differences if row.verdict == SLOWER), None)
 
 
@@ -115,9 +113,7 @@ def _headline(found: Interference) -> Iterator[Figure]:
         throughput = next((one for one in row.differences if one.metric == THROUGHPUT), None)
         if throughput is not None:
             tone = Tone.PLAIN if verdict_of(throughput) == NO_DIFFERENCE else Tone.WARNING
-            yield Figure(
-                f"{row.name} throughput", difference(throughput.percent), "together against alone", tone
-            )
+            yield Figure(f"{row.name} throughput", difference(throughput.percent), "together vs. alone", tone)
 
 
 def _figures_section(found: Interference) -> Section | None:
@@ -140,7 +136,7 @@ def _figures_section(found: Interference) -> Section | None:
                 )
             )
     table = Table("Each model alone and together with the others", columns, tuple(rows), tones=tuple(tones))
-    chart = Differences("As fast together as alone (1 is the same)", tuple(bars))
+    chart = Differences("Speed together relative to alone (1 is the same)", tuple(bars))
     return Section("figures", "What sharing costs", "", (table, chart))
 
 
@@ -164,12 +160,15 @@ def _contention_section(found: Interference) -> Section | None:
     columns = (
         *text_columns("Model", "Contends for"),
         *(Column(name) for name in ("Queue alone", "Queue together", "Compute alone", "Compute together")),
-        *text_columns("What shows it"),
+        *text_columns("Evidence"),
     )
     rows = tuple((row.name, row.contends_for, *_times(row), row.reason) for row in found.models)
     table = Table("Where the time is lost", columns, rows)
     return Section(
-        "contention", "What they contend for", "Queue and compute are the server's, per request.", (table,)
+        "contention",
+        "What they contend for",
+        "Queue and compute times are the server's, per request.",
+        (table,),
     )
 
 

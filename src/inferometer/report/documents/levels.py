@@ -1,5 +1,5 @@
-"""The levels of a result: which of them count, a table of all, what failed in them and what is to be said of them;
-their latency against throughput, and its distribution. A comparison and a diagnosis draw the same curves.
+"""The levels of a result: which ones count, a table of all, their failures and notes, latency over throughput, and the
+latency distribution. Comparisons and diagnoses draw the same curves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,15 +46,15 @@ from inferometer.report.sentences import failure_sentence, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
-SAME = 0.02  # share by which two throughputs may differ and be the same for all purposes
-NEAR = 0.05  # share of the highest throughput within which a lighter load does as well
-FEWEST_CROWDED = 3  # levels that are as good as the best, from which they crowd a chart over throughput
-LOG_LOADS = 8  # from the heaviest to the lightest load, above which a linear axis would crowd the light ones
-LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide the fast ones
+SAME = 0.02  # relative difference up to which two throughputs count as equal
+NEAR = 0.05  # a lighter load this close to the highest throughput does as well
+FEWEST_CROWDED = 3  # this many levels near the best crowd a chart over throughput
+LOG_LOADS = 8  # ratio of loads above which a linear axis would crowd the light ones
+LOG_RATIO = 30  # ratio of times above which a linear axis would hide the fast ones
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
 CURVES = 5
 SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-EXACT = frozenset(p / 100 for p in SHOWN)  # shares that can be pointed at
+EXACT = frozenset(p / 100 for p in SHOWN)  # shares with a tooltip
 RATE_AXIS = ChartAxis("throughput (infer/s)")
 
 _USELESS = {"all failed", "no answer", "no reply", "server gone"}
@@ -63,7 +63,7 @@ Rows = Sequence[tuple[Level, Measurement]]
 
 
 def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
-    """The levels that had good answers, by load."""
+    """Levels with successful answers, by load."""
     rows = [
         (level, level.measurement)
         for level in result.levels
@@ -73,7 +73,7 @@ def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
 
 
 def longest(rows: Rows) -> Rows:
-    """Each load once: a search comes back to some, and of those the run with most requests says most."""
+    """Each load once: of repeated measurements, the one with the most requests."""
     most = {
         level.value: (level, found) for level, found in sorted(rows, key=lambda row: row[1].request_count)
     }
@@ -81,8 +81,8 @@ def longest(rows: Rows) -> Rows:
 
 
 def best(result: Result) -> tuple[Level, Measurement] | None:
-    """The level a reader should look at: of a search the one that was held, else the lightest load that brings as much
-    as any that keeps what was promised."""
+    """The level that represents the result: the load that a search found, else the lightest load whose throughput
+    equals that of the best level that meets the SLO."""
     rows = measured(result)
     if result.finding is not None and result.finding.value:
         nearest = result.finding.nearest(row[0].value for row in rows)
@@ -95,39 +95,39 @@ def best(result: Result) -> tuple[Level, Measurement] | None:
 
 
 def level_tone(said: str) -> Tone:
-    """Of a level's verdict in words, so that colour and words never contradict each other."""
+    """Tone of a level's verdict, from its words, so that colour and words never contradict each other."""
     if said in ("ok", "kept"):
         return Tone.GOOD
     words = said.split(", ")
     return Tone.BAD if words[0].startswith("broken") or not _USELESS.isdisjoint(words) else Tone.WARNING
 
 
-def not_drawn(result: Result) -> Iterator[str]:
-    """Names the levels that have no point in a chart, as nothing was answered."""
+def undrawn_levels_note(result: Result) -> Iterator[str]:
+    """Name the levels without a point in a chart because nothing was answered."""
     drawn = [level for level, _ in measured(result)]
-    yield from _named(
-        "Not drawn, as nothing was answered well:", (level for level in result.levels if level not in drawn)
+    yield from _levels_note(
+        "Not drawn because no request succeeded:", (level for level in result.levels if level not in drawn)
     )
 
 
-def hollow(rows: Rows) -> Iterator[str]:
-    """Names those whose point is not to be trusted."""
-    yield from _named("Hollow:", (level for level, _ in rows if is_doubtful(level)))
+def untrusted_points_note(rows: Rows) -> Iterator[str]:
+    """Name the levels whose points cannot be trusted."""
+    yield from _levels_note("Hollow:", (level for level, _ in rows if is_doubtful(level)))
 
 
-def _named(words: str, levels: Iterable[Level]) -> Iterator[str]:
+def _levels_note(words: str, levels: Iterable[Level]) -> Iterator[str]:
     found = [f"{level_label(level.mode, level.value)} ({verdict_words(level)})" for level in levels]
     if found:
         yield f"{words} {few_words(found)}."
 
 
 def is_doubtful(level: Level) -> bool:
-    """Another load than was asked for, or not for as long."""
+    """Whether the load was not as requested, or interrupted."""
     return not level.is_as_asked or level.has_remark(Note.INTERRUPTED)
 
 
 def few_words(rows: Sequence[str], most: int = 4) -> str:
-    """All, or the first of them and how many more there are."""
+    """Join all rows, or the first ones and the number of the others."""
     more = len(rows) - most
     return ", ".join(rows) if more < 2 else f"{', '.join(rows[:most])} and {more} more"
 
@@ -139,8 +139,8 @@ def load_column(level: Level) -> Column:
 
 
 def levels_section(result: Result) -> Section | None:
-    """A row for each level; where load had due times, a second table of rates."""
-    # A search and a sweep visit levels in an order of their own.
+    """A row for each level; for open-loop load also a table of rates."""
+    # Searches and sweeps visit levels in their own order.
     is_chosen = result.finding is not None or bool(result.asked.get("sweep"))
     levels = sorted(result.levels, key=lambda row: row.value) if is_chosen else result.levels
     if not levels:
@@ -174,25 +174,25 @@ def levels_section(result: Result) -> Section | None:
     )
     if rates:
         times = ("Latency avg", "Latency p99", "Service avg", "Service p99")
-        names = tuple(map(Column, ("Asked/s", "Sent/s", "Answered/s", *times)))
-        blocks.append(Table("Rates, and the time after the send beside the latency", names, rates))
+        names = tuple(map(Column, ("Due/s", "Sent/s", "Answered/s", *times)))
+        blocks.append(Table("Rates, latency and service time", names, rates))
     return Section("levels", "All levels", "", tuple(blocks))
 
 
 def promise_section(result: Result) -> Section | None:
-    """Each figure that a promise limits, at each level; None where nothing was promised."""
+    """Each figure limited by the SLO at each level; None without an SLO."""
     judged = judged_levels(result)
     if not judged:
         return None
     level, outcome = judged[0]
     terms = outcome.terms
-    columns = (load_column(level), *(Column(term.text) for term in terms), *text_columns("Promise"))
+    columns = (load_column(level), *(Column(term.text) for term in terms), *text_columns("SLO"))
     rows = tuple(
         (level_value(level.mode, level.value), *map(figure_words, outcome.terms), outcome_words(outcome))
         for level, outcome in judged
     )
     tones = tuple(level_tone(row[-1]) for row in rows)
-    table = Table(f"Promise: {outcome.promise}", columns, rows, tones=tones)
+    table = Table(f"SLO: {outcome.promise}", columns, rows, tones=tones)
     return Section("promise", table.caption, "", (table,))
 
 
@@ -214,21 +214,21 @@ def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]
 
 
 def _rate_row(found: Measurement, rates: Rates) -> tuple[str, ...]:
-    """What was asked, sent and answered, and the whole latency beside the part after the send."""
+    """Due, sent and answered rates, and latency beside service time."""
     asked = map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s))
     times = ((average(row), at_percentile(row, 99)) for row in (found.latency, found.service))
     return (*asked, *chain.from_iterable(times))
 
 
 def errors_section(result: Result) -> Section | None:
-    """Failures grouped by their kind, each with an example; None when nothing failed."""
+    """Failures by kind, each with an example; None if nothing failed."""
     rows = (
         Message(failure_sentence(level, group), tone=Tone.BAD)
         for level in result.levels
         if level.measurement is not None
         for group in level.measurement.failures
     )
-    lead = f"{share(result.failed_share)} of all requests failed. They are in no latency."
+    lead = f"{share(result.failed_share)} of all requests failed. Latency excludes them."
     return message_section("errors", "Errors", rows, lead)
 
 
@@ -236,32 +236,32 @@ def errors_section(result: Result) -> Section | None:
 
 
 def line_colour(number: int) -> str:
-    """Of the line with this number."""
+    """Colour of the line with this number."""
     return COLOURS[number % len(COLOURS)]
 
 
 def unlimited(rows: Rows) -> tuple[Rows, Rows]:
-    """Levels that tell of the server, and those at which this client was the limit, which are not part of a line."""
+    """Split levels into those that show the server and those limited by this client, which no line joins."""
     is_limited = [level.has_remark(*CLIENT_LIMITS) for level, _ in rows]
     own = tuple(row for row, limited in zip(rows, is_limited, strict=True) if not limited)
     return own, tuple(row for row, limited in zip(rows, is_limited, strict=True) if limited)
 
 
 def client_line(points: Iterable[ChartPoint]) -> tuple[ChartLine, ...]:
-    """The points of levels at which this client was the limit, which nothing joins; nothing where there are none."""
+    """Unconnected points of client-limited levels; empty if there are none."""
     runs = tuple((replace(point, is_doubtful=True),) for point in points)
     return (ChartLine("limited by this client", runs, "grey"),) if runs else ()
 
 
 def throughput_section(result: Result) -> Section | None:
-    """One line for p50, one for p99, one for a percentile that was asked for; a search has a section of its own."""
+    """Lines for p50, p99 and the requested percentile; a search has its own section."""
     rows = measured(result)
     if not rows or result.finding is not None:
         return None
     chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = load_name(rows[0][0].mode)
-    remarks = (*hollow(rows), *not_drawn(result))
+    remarks = (*untrusted_points_note(rows), *undrawn_levels_note(result))
     colours = {50: "blue", 99: "orange"}
     own, limited = unlimited(rows)
     lines = [
@@ -289,7 +289,7 @@ def throughput_section(result: Result) -> Section | None:
 
 
 def is_crowded(rows: Rows) -> bool:
-    """Whether most levels have nearly the highest throughput: over it, their points would lie on top of each other."""
+    """Whether most levels are near the highest throughput, so that their points would overlap."""
     rates = [found.infer_per_s.value for _, found in rows]
     loads = {level.value for level, _ in rows}
     near = sum(rate >= (1 - NEAR) * max(rates) for rate in rates)
@@ -299,7 +299,7 @@ def is_crowded(rows: Rows) -> bool:
 
 
 def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
-    """Throughput and latency over the load, which spreads the levels evenly: loads are mostly doubled."""
+    """Throughput and latency over the load, which spreads the levels evenly because loads usually double."""
     values = [level.value for level, _ in rows]
     own, limited = unlimited(rows)
     name = load_name(rows[0][0].mode)
@@ -318,7 +318,7 @@ def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
 
 
 def _by_load(line: ChartLine, rows: Rows) -> ChartLine:
-    """A line over throughput as one over the load of its rows."""
+    """Convert a line over throughput to one over the load of its rows."""
     loads = iter([level.value for level, _ in rows])
     runs = (
         tuple(replace(point, x=next(loads), x_limits=None, label="") for point in run) for run in line.runs
@@ -340,17 +340,17 @@ def _rates_by_load(rows: Rows) -> tuple[ChartPoint, ...]:
 
 
 def _promise_rules(result: Result, lines: Sequence[ChartLine]) -> Iterator[ChartRule]:
-    """Limits of what is drawn, where they are not far from it."""
+    """SLO limits that are near the drawn values."""
     drawn = [point.y for line in lines for run in line.runs for point in run]
     for _, outcome in judged_levels(result)[:1]:
         for term in outcome.terms:
             is_near = min(drawn) / LOG_RATIO < term.limit < max(drawn) * LOG_RATIO
             if is_near and any(line.name == f"{term.name} latency" for line in lines):
-                yield ChartRule(term.limit, f"promise: {term.text}")
+                yield ChartRule(term.limit, f"SLO: {term.text}")
 
 
 def _lead(result: Result) -> str:
-    """Names the lightest load that is nearly as good as the best, unless that is the best itself."""
+    """Name the lightest load that is nearly as good as the best, unless it is the best itself."""
     found = best(result)
     if found is None or found[0].mode != "concurrency":
         return ""
@@ -359,7 +359,7 @@ def _lead(result: Result) -> str:
     if light.value >= found[0].value:
         return ""
     return (
-        f"More load than {level_label(light.mode, light.value)} brings little: it already gives more than "
+        f"Load beyond {level_label(light.mode, light.value)} adds little: it already reaches more than "
         f"{share(1 - NEAR)} of the highest throughput."
     )
 
@@ -369,14 +369,14 @@ def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note:
 
 
 def verdict_line(word: str, points: Iterable[ChartPoint]) -> ChartLine:
-    """Points of levels that kept a promise, broke it, or did neither for certain: told apart by shape and name too."""
+    """Points with one SLO verdict, distinguished by shape and name as well as colour."""
     colour = {"kept": "green", "broken": "red"}.get(word, "grey")
     rows = tuple((replace(point, is_doubtful=word != "kept"),) for point in points)
     return ChartLine(word, rows, colour, is_crossed=word == "broken")
 
 
 def time_axis(title: str, lines: Iterable[ChartLine], limits: Iterable[float] = ()) -> ChartAxis:
-    """One unit for the whole axis; or, where the times are far apart, each tick with its own."""
+    """A time axis with one unit, or with a unit for each tick if the times are far apart."""
     values = (*limits, *(point.y for line in lines for run in line.runs for point in run))
     positive = [value for value in values if value > 0]
     most, least = max(positive, default=1.0), min(positive, default=1.0)
@@ -387,13 +387,13 @@ def time_axis(title: str, lines: Iterable[ChartLine], limits: Iterable[float] = 
 
 
 def time_text(ns: float) -> str:
-    """Without needless digits: `30 ms`."""
+    """A time without needless digits: `30 ms`."""
     scale, unit = next((row for row in UNITS[::-1] if ns >= row[0] * (1 - 1e-9)), UNITS[0])
     return f"{plain_number(ns / scale)} {unit}"
 
 
 def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = True) -> tuple[ChartPoint, ...]:
-    """Throughput and a percentile of the latency (or its mean) at each level."""
+    """Throughput and a latency percentile (or the mean) at each level."""
     points = []
     name = "mean" if p is None else f"p{p}"
     for level, found in rows:
@@ -416,7 +416,7 @@ def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = Tru
 
 
 def error_bar(estimate: Estimate) -> tuple[float, float] | None:
-    """From where to where; None where no interval is known."""
+    """Limits of an error bar; None if no interval is known."""
     return None if estimate.limits is None else (max(0.0, estimate.limits[0]), estimate.limits[1])
 
 
@@ -424,14 +424,14 @@ def error_bar(estimate: Estimate) -> tuple[float, float] | None:
 
 
 def distribution_section(result: Result) -> Section | None:
-    """A curve for each of a few levels; the table has all."""
+    """A curve for each of a few levels; the table has all levels."""
     rows = tuple(row for row in measured(result) if row[1].latency.percentiles)
     if not rows:
         return None
     drawn = few(longest(rows), CURVES)
-    note = "Each step to the right leaves out nine of ten of the remaining requests: 90 %, 99 %, 99.9 % ..."
+    note = "Each step to the right excludes nine out of ten remaining requests: 90 %, 99 %, 99.9 % ..."
     if len(drawn) < len(rows):
-        note += f" {len(drawn)} of the {len(rows)} levels are drawn; the table has all."
+        note += f" The chart shows {len(drawn)} of the {len(rows)} levels; the table has all."
     curves = load_curves([(level, found.latency) for level, found in drawn])
     chart = distribution_chart("Share of requests answered within a latency", curves, note)
     blocks = (chart, _distribution_table(rows))
@@ -439,14 +439,14 @@ def distribution_section(result: Result) -> Section | None:
 
 
 def load_curves(rows: Sequence[tuple[Level, Distribution]]) -> Iterator[tuple[str, Distribution, str]]:
-    """Name and colour of the curve of each load, for `distribution_chart`."""
+    """Name, times and colour of the curve of each load, for `distribution_chart`."""
     for number, (level, times) in enumerate(rows):
         shade = 5 if len(rows) == 1 else 1 + round(number * 4 / (len(rows) - 1))
         yield level_label(level.mode, level.value), times, f"load-{shade}"
 
 
 def few(rows: Rows, most: int) -> Rows:
-    """All, or so many that they fit, evenly chosen with both ends."""
+    """All rows, or `most` of them, evenly chosen with both ends."""
     if len(rows) <= most:
         return rows
     last = len(rows) - 1
@@ -455,7 +455,7 @@ def few(rows: Rows, most: int) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What a distribution is of: the time, and what takes it. Times below `least_ns` are not drawn."""
+    """The subject of a distribution: the time, and what it belongs to. Times below `least_ns` are not drawn."""
 
     time: str = "latency"
     of: str = "requests"
@@ -486,7 +486,7 @@ def _percent(part: float) -> str:
 
 
 def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
-    """(share of requests, ns that so many were within), rising, up to what so many requests can tell."""
+    """(share of requests, ns within which they ended), increasing, as far as the number of requests allows."""
     count = max(1, latency.count)
     last = 1 - 1 / count
     ends = {0.0: float(latency.min_ns), last: float(latency.max_ns)}
@@ -502,7 +502,7 @@ def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
 
 
 def _between(known: list[tuple[float, float]], part: float, ns: float) -> float:
-    """A bound of the histogram is up to 4 % off; the exact percentiles on both sides say how far it may be."""
+    """Clamp a histogram bound, which is up to 4 % off, to the exact percentiles on both sides."""
     low = max(value for share, value in known if share <= part)
     high = min(value for share, value in known if share >= part)
     return min(max(ns, low), high)

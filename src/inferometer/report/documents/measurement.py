@@ -1,4 +1,4 @@
-"""A measurement as a document: what was asked of it, in the order in which people ask."""
+"""A measurement as a document, in the order of the reader's questions."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ from inferometer.report.sentences import (
     expert_sentences,
     finding_sentence,
     found_load,
-    keeps_nothing,
+    is_never_met,
     limit_words,
     measurement_sentences,
     verdict_words,
@@ -77,12 +77,12 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
-_CUT_SHORT = ("interrupted", "server gone", "no answer")  # words of levels after which a search did not go on
+_CUT_SHORT = ("interrupted", "server gone", "no answer")  # verdicts that end a search
 _SERVER = ("url", "name", "version", "extensions")
 
 
 def measurement_document(result: Result) -> Document:
-    """The whole report; the same result gives the same document."""
+    """Return the report; the same result gives the same document."""
     if is_course(result.effective):
         mode = SCHEDULED if has_schedule(result.effective) else RISING
         levels = (dataclasses.replace(level, mode=mode) for level in result.levels)
@@ -129,7 +129,7 @@ def _kind(result: Result) -> str:
 
 
 def facts(result: Result) -> tuple[str, ...]:
-    """The line below the title: what was measured, when, where."""
+    """The line below the title: what was measured, when and where."""
     effective, version = result.effective, result.model.get("version")
     words = (
         f"version {version}" if version else "",
@@ -151,7 +151,7 @@ def _schedule(result: Result) -> str:
 
 
 def _verdict(result: Result) -> str:
-    """What came of it: how much, at what latency, limited by what; and all that is wrong with it."""
+    """Summarize the result: throughput, latency, the limiting factor, and everything wrong with it."""
     found, finding = best(result), result.finding
     words = [] if finding is None else [finding_sentence(finding)]
     if found is None:
@@ -165,14 +165,14 @@ def _verdict(result: Result) -> str:
 
 
 def _answers(result: Result) -> list[str]:
-    """The promise first; of classes of traffic also what became of each, and of their servers."""
+    """The SLO first; with classes of traffic, also each class and its outages."""
     said = [promise_sentence(result), class_promises(result)]
     said.append(answer(result) if result.scenario is None else scenario_answer(result))
     return [*said, outage_sentence(result)]
 
 
 def _nothing_good(result: Result) -> str:
-    """Why there are no figures."""
+    """Say why there are no figures."""
     found = [level.measurement for level in result.levels if level.measurement is not None]
     failed = sum(row.failed_count for row in found)
     if not failed:
@@ -186,7 +186,7 @@ def _nothing_good(result: Result) -> str:
 
 
 def _reservations(result: Result) -> Iterator[str]:
-    """What is wrong with which levels. A search goes beyond what the server can do: there only what cut it short."""
+    """Name the problems of each level; of a search, which exceeds capacity on purpose, only what cut it short."""
     is_all = result.finding is None and best(result) is not None
     levels: dict[str, list[Level]] = {}
     for level in result.levels:
@@ -206,9 +206,9 @@ def _reservations(result: Result) -> Iterator[str]:
         count = top[1].request_count
         if top[1].infer_per_s.limits is None:
             words = f"{count:,} requests are" if count > 1 else "One request is"
-            yield f"{words} too few to say how sure this is."
+            yield f"{words} too few to estimate the uncertainty."
     if _has_lost_worker(result):
-        yield "A sending process died."
+        yield "A worker process died."
 
 
 def _has_lost_worker(result: Result) -> bool:
@@ -217,7 +217,7 @@ def _has_lost_worker(result: Result) -> bool:
 
 
 def _client_limit(level: Level) -> str:
-    """That the figures are not those of the server, and why."""
+    """Say that the figures are limited by the client, and why."""
     found = next((remark for remark in level.remarks if remark.note in CLIENT_LIMITS), None)
     if found is None:
         return ""
@@ -226,16 +226,16 @@ def _client_limit(level: Level) -> str:
 
 
 def _busy_host(level: Level) -> str:
-    """Where others kept the cores, the server's times say little of its steps."""
+    """Say that other processes kept the cores busy, so that the server's times say little about its steps."""
     said = next((remark.text for remark in level.remarks if remark.note is Note.HOST_BUSY), "")
     return f"The machine was busy: {said}." if said else ""
 
 
 def _tone(result: Result) -> Tone:
-    """Follows the verdicts of the levels, and of a search its answer; green only where nothing is wrong."""
+    """The worst verdict of the levels, or the outcome of a search; green only if nothing is wrong."""
     finding, tones = result.finding, [level_tone(verdict_words(level)) for level in result.levels]
     top = best(result)
-    if top is None or (finding is not None and keeps_nothing(finding)) or _is_cut_short(result):
+    if top is None or (finding is not None and is_never_met(finding)) or _is_cut_short(result):
         return Tone.BAD
     is_sure = not any(_reservations(result)) and not _busy_host(top[0])
     if finding is not None:
@@ -251,7 +251,7 @@ def _is_cut_short(result: Result) -> bool:
 
 
 def _has_failed(result: Result) -> bool:
-    """More than was accepted; a search goes on until something breaks."""
+    """Whether more requests failed than allowed; a search continues until something fails."""
     return result.finding is None and result.fails_too_often(float(result.effective.max_error_rate or 0.0))
 
 
@@ -259,7 +259,7 @@ def _figures(result: Result) -> Iterator[Figure]:
     found, finding = best(result), result.finding
     if finding is not None and finding.value:
         unit = "requests/s" if finding.mode == "request_rate" else "in flight"
-        yield Figure("Keeps", f"{found_load(finding, finding.value)} {unit}", limit_words(finding))
+        yield Figure("Meets the SLO", f"{found_load(finding, finding.value)} {unit}", limit_words(finding))
     if found is None:
         return
     level, measurement = found
@@ -281,13 +281,13 @@ def _figures(result: Result) -> Iterator[Figure]:
     yield Figure(
         "Client CPU",
         share(client.cpu_share),
-        f"of a core, {duration(client.cpu_us_per_request * NS_PER_US)} a request",
+        f"of a core, {duration(client.cpu_us_per_request * NS_PER_US)} per request",
         Tone.WARNING if client.cpu_share > 0.9 else Tone.PLAIN,
     )
 
 
 def _more_section(result: Result) -> Section | None:
-    """Streams, tokens, sequences, the server's metrics and the client's cost, of the level that stands for all."""
+    """Streams, tokens, sequences, server metrics and client cost of the best level."""
     rows = [(level, level.measurement) for level in result.levels if level.measurement is not None]
     if not rows:
         return None
@@ -303,11 +303,11 @@ def _more_section(result: Result) -> Section | None:
     return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", blocks)
 
 
-# --- what was asked for, what ran, on which machine and against which server
+# --- settings, host and server
 
 
 def settings_section(result: Result) -> Section | None:
-    """Asked and effective, side by side."""
+    """Requested and effective settings side by side."""
     asked, effective = dict(_flat(result.asked)), dict(_flat(dataclasses.asdict(result.effective)))
     names = sorted({*asked, *effective})
     if not names:
@@ -317,7 +317,7 @@ def settings_section(result: Result) -> Section | None:
         for name in names
         if {asked.get(name, NONE), effective.get(name, NONE)} != {NONE}
     )
-    columns = tuple(text_columns("Setting", "Asked", "Effective"))
+    columns = tuple(text_columns("Setting", "Requested", "Effective"))
     table = Table(f"All {len(rows)} settings", columns, rows, Depth.DETAIL)
     return Section("settings", "Settings", "", (table,), is_detail=True)
 
@@ -331,7 +331,7 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def text_of(value: object) -> str:
-    """A setting as people write it."""
+    """A setting as text."""
     if value is None or value in ("", (), [], {}):
         return NONE
     if isinstance(value, bool):
@@ -344,7 +344,7 @@ def text_of(value: object) -> str:
 
 
 def host_section(result: Result) -> Section | None:
-    """The machine the tool ran on, the server, and the model."""
+    """The client's machine, the server, and the model."""
     found = {
         "Client host": tuple(_facts(result.host, _HOST)),
         "Server": tuple(_facts(result.server, _SERVER)),
@@ -355,7 +355,7 @@ def host_section(result: Result) -> Section | None:
 
 
 def _facts(found: Mapping[str, Any], first: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """All that is there, the important ones first: a file keeps no order."""
+    """All facts, the important ones first: a file keeps no order."""
     for name in (*(name for name in first if name in found), *sorted(set(found) - set(first))):
         if name == "memory_bytes" and isinstance(found[name], int):
             yield "Memory", f"{quantity(found[name] / GIB)} GiB"
@@ -397,7 +397,7 @@ def _tensor(row: Mapping[str, Any]) -> str:
 
 
 def _objects(value: object) -> tuple[Mapping[str, Any], ...]:
-    """The objects in a list; a file may hold anything else there."""
+    """The objects in a list; a file may contain anything."""
     found = value if isinstance(value, Sequence) else ()
     return tuple(row for row in found if isinstance(row, Mapping))
 

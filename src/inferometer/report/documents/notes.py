@@ -1,6 +1,6 @@
-"""What is to be said of a result and of its levels: each note once, for all levels that it is about.
+"""Notes on a result and its levels: each note once, for all levels it applies to.
 
-Remarks that differ in nothing but their numbers are one line, with the range of each number.
+Remarks that differ only in their numbers share one line with the range of each number.
 """
 
 import re
@@ -15,20 +15,20 @@ from inferometer.report.sentences import first_round_change, first_round_sentenc
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
-ALONE = 2  # levels up to which each has a line of its own
+ALONE = 2  # up to this many levels get a line each
 MOST_LABELS = 12
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\d:.]\d)")
 
 
 class Said(NamedTuple):
-    """What is to be said of a level; None where it is about the whole run."""
+    """A remark on a level; `level` is None if it applies to the whole run."""
 
     level: Level | None
     text: str
 
 
 def notes_section(result: Result) -> Section | None:
-    """Every remark, with its advice once."""
+    """All remarks, each kind with its advice once."""
     said: dict[Note, list[Said]] = {}
     for remark in result.remarks:
         said.setdefault(remark.note, []).append(Said(None, first_line(remark.text)))
@@ -40,7 +40,7 @@ def notes_section(result: Result) -> Section | None:
 
 
 def grouped(said: Sequence[Said]) -> Iterator[str]:
-    """One line for all levels of which the same is said, with the range of each number in it."""
+    """Merge remarks that differ only in their numbers into one line with the range of each number."""
     alike: dict[str, list[Said]] = {}
     for row in said:
         alike.setdefault("" if row.level is None else _NUMBER.sub("#", row.text), []).append(row)
@@ -61,7 +61,7 @@ def _where(levels: Sequence[Level]) -> str:
 
 
 def _with_ranges(texts: Sequence[str]) -> str:
-    """The text that all are but for their numbers; `1.9 to 2` where a number differs."""
+    """The common text of the remarks, with `1.9 to 2` where a number differs."""
     columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
     ranges = iter([_range(column) for column in columns])
     return _NUMBER.sub(lambda _: next(ranges), texts[0])
@@ -73,7 +73,7 @@ def _range(numbers: Sequence[str]) -> str:
 
 
 def _first_rounds(levels: Sequence[Level]) -> Iterator[Message]:
-    """What was left out while users started one after the other; many levels are one line."""
+    """Report excluded first rounds of staggered users; many levels share one line."""
     found = [(level, level.first_round) for level in levels if level.first_round is not None]
     if len(found) <= ALONE:
         for level, first in found:
@@ -84,12 +84,10 @@ def _first_rounds(levels: Sequence[Level]) -> Iterator[Message]:
         for level, first in found
         if (change := first_round_change(level, first)) is not None
     ]
-    words = f"{_where([level for level, _ in found])}users started one after the other; their first round is left out"
+    words = f"{_where([level for level, _ in found])}users started one after another; their first round is excluded"
     if changes:
         (lowest, least), (highest, most) = (way(changes, key=lambda row: row[1]) for way in (min, max))
-        words += (
-            f": its answers took {_signed(least)} ({lowest}) to {_signed(most)} ({highest}) against the rest"
-        )
+        words += f": its answers took {_signed(least)} ({lowest}) to {_signed(most)} ({highest}) relative to the rest"
     yield Message(words, tone=Tone.PLAIN)
 
 
@@ -98,7 +96,7 @@ def _signed(change: float) -> str:
 
 
 def _unlike(levels: Sequence[Level]) -> Iterator[Message]:
-    """What was left out as warm-up, and why figures are not as sure as asked."""
+    """Report what was excluded as warm-up, and why figures are less certain than requested."""
     for level in levels:
         if level.start is not None:
             yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)

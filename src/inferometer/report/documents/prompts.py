@@ -1,4 +1,4 @@
-"""The prompts of a run: how they were counted, what was sent, and what a cache of prefixes could have known."""
+"""Prompts of a run: how they were counted, their lengths, and how much a prefix cache could have served."""
 
 from collections.abc import Iterator
 
@@ -10,29 +10,29 @@ from inferometer.stats.result import Result
 
 
 def prompts_section(result: Result) -> Section | None:
-    """Our count and the server's side by side; None where requests have no prompts."""
+    """The client's token counts beside the server's; None if requests have no prompts."""
     found = result.prompts
     if found is None:
         return None
-    columns = (*text_columns("Tokens of a prompt"), *map(Column, ("Mean", "p50", "p99")))
-    rows = [("Sent, by our count", plain_number(round(found.mean, 1)), f"{found.p50:,}", f"{found.p99:,}")]
+    columns = (*text_columns("Tokens per prompt"), *map(Column, ("Mean", "p50", "p99")))
+    rows = [("Client's count", plain_number(round(found.mean, 1)), f"{found.p50:,}", f"{found.p99:,}")]
     top = best(result)
     counted = None if top is None or top[1].tokens is None else top[1].tokens.per_prompt
     if counted is not None and counted.count and counted.max_ns:
         middle, tail = (counted.percentile_ns(p) for p in (50, 99))
-        rows.append(("The server's own count", plain_number(counted.mean_ns), f"{middle:,}", f"{tail:,}"))
+        rows.append(("Server's count", plain_number(counted.mean_ns), f"{middle:,}", f"{tail:,}"))
     title = "Prompts"
     return Section("prompts", title, " ".join(prompt_sentences(found)), (Table(title, columns, tuple(rows)),))
 
 
 def prompt_sentences(found: PromptFigures) -> Iterator[str]:
-    """How they were counted, what was asked, and what could have been cached."""
+    """Say how prompts were counted, what was requested, and how much could have been cached."""
     if found.is_exact:
-        yield f"Counted with the tokenizer {found.tokenizer}, without what the server adds, such as a chat template."
+        yield f"Counted with the tokenizer {found.tokenizer}, without server additions such as a chat template."
     else:
-        yield "Counted in words, as no tokenizer was given: --tokenizer makes the counts exact."
+        yield "Counted in words because no tokenizer was given; use --tokenizer for exact counts."
     if found.asked:
-        yield f"Asked for: {found.asked} tokens{_after(found)}."
+        yield f"Requested: {found.asked} tokens{_after(found)}."
     if found.asked_output:
         yield f"Answers of at most {found.asked_output} tokens."
     yield f"{_cacheable(found.cacheable_share)} of the prompt tokens could have been cached: {_why(found)}."
@@ -51,10 +51,10 @@ def _after(found: PromptFigures) -> str:
 
 def _why(found: PromptFigures) -> str:
     if found.is_unique and found.prefix_tokens:
-        return "those of shared prefixes; what follows them is another text in every request"
+        return "the shared prefixes; the rest is unique to each request"
     if found.is_unique:
-        return "every request had a start of its own"
+        return "every prompt started differently"
     return (
-        f"{plural(found.requests, 'request')} were sent of {plural(found.different, 'different prompt')}, and this is "
-        "what they have in common with the beginnings of earlier ones"
+        f"{plural(found.requests, 'request')} used {plural(found.different, 'different prompt')}, and this is "
+        "their overlap with the beginnings of earlier ones"
     )

@@ -1,4 +1,4 @@
-"""The answer of `inferometer gate` as a document: is the new run worse than the last good ones?"""
+"""The result of `inferometer gate` as a document: is the new run worse than the last good ones?"""
 
 from collections.abc import Iterator, Mapping
 
@@ -31,21 +31,21 @@ from inferometer.stats.history import FigureHistory
 
 CARDS = 4
 NEVER = 1000  # percent: a change that no regression reaches
-LISTED = 6  # runs that a sentence names one by one
+LISTED = 6  # most runs that a sentence names one by one
 _TONES = {PASSED: Tone.GOOD, FAILED: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 _WHOLE = {FINE: Tone.GOOD, REGRESSION: Tone.BAD, UNDECIDED: Tone.WARNING, INVALID: Tone.BAD}
 
 
 def regression_document(check: RegressionCheck) -> Document:
-    """The whole report; the same check gives the same document."""
+    """Return the report; the same check gives the same document."""
     names = run_names([*check.new_ids, *(p.run_id for row in check.judgements for p in row.good)])
     problems = (Message(text, tone=Tone.BAD) for text in check.problems)
     sections = (
-        message_section("problems", "Why it is not valid", problems),
+        message_section("problems", "Why it is invalid", problems),
         _figures_section(check),
         _runs_section(check, names),
         _rule_section(check),
-        message_section("notes", "To be known", (Message(text, tone=Tone.PLAIN) for text in check.notes)),
+        message_section("notes", "Notes", (Message(text, tone=Tone.PLAIN) for text in check.notes)),
     )
     sure = f"{share(check.false_failures)} false failures"
     facts = (check.command, check.host_class, f"{plural(len(check.good_ids), 'good run')}", sure)
@@ -67,7 +67,7 @@ def _verdict(check: RegressionCheck, names: Mapping[str, str]) -> str:
     if check.problems:
         return f"{who} cannot be judged: {check.problems[0]}."
     if not check.judgements:
-        return f"{who} cannot be judged: no figure is known of it."
+        return f"{who} cannot be judged: it has no figures."
     bad = [row for row in check.judgements if row.outcome == FAILED]
     if bad:
         said = "; ".join(f"{row.figure} {row.found}" for row in bad)
@@ -87,7 +87,7 @@ def _verdict(check: RegressionCheck, names: Mapping[str, str]) -> str:
 
 def _range(least: list[float]) -> str:
     low, high = (share(end / 100) for end in (min(least), max(least)))
-    return f"{low} or more" if low == high else f"{low} or more ({high} in the least steady figure)"
+    return f"{low} or more" if low == high else f"{low} or more ({high} for the noisiest figure)"
 
 
 def _listed(ids: tuple[str, ...], names: Mapping[str, str]) -> str:
@@ -117,7 +117,7 @@ def _figures_section(check: RegressionCheck) -> Section | None:
     )
     rows = tuple(_row(row) for row in check.judgements)
     tones = tuple(_TONES[row.outcome] for row in check.judgements)
-    lead = "How far the new run lies from the last good ones, with the interval that chance explains."
+    lead = "Distance of the new run from the last good ones, with the interval explained by chance."
     return Section("figures", "The figures", lead, (Table("The figures", columns, rows, tones=tones),))
 
 
@@ -149,15 +149,15 @@ def _runs_section(check: RegressionCheck, names: Mapping[str, str]) -> Section |
             charts.append(history_chart(history, (), names, [point.run_id for point in row.new]))
     if not charts:
         return None
-    return Section("runs", "The runs", "The good ones, and those that are judged.", tuple(charts))
+    return Section("runs", "The runs", "The good runs, and the judged ones.", tuple(charts))
 
 
 def _rule_section(check: RegressionCheck) -> Section:
     looks = max(1, len(check.judgements))
     lead = (
-        "What counts is the spread of the good runs, not the interval of a single one. A run fails when it lies so far "
-        f"on the bad side that chance puts it there in about {share(check.false_failures)} of all gates at most, with "
-        f"all {plural(looks, 'figure')} together and also where noise has heavy tails. A run that is only unusual is "
-        "suspicious, and undecided; when the next one is unusual too, both fail together."
+        "The gate uses the spread of the good runs, not the interval of a single run. A run fails if it is so far "
+        f"on the bad side that chance causes this in at most about {share(check.false_failures)} of all gates, for "
+        f"all {plural(looks, 'figure')} together and even with heavy-tailed noise. A run that is merely unusual is "
+        "suspicious and undecided; if the next one is unusual too, both fail."
     )
     return Section("rule", "The rule", lead, is_detail=True)

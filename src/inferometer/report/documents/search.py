@@ -1,4 +1,4 @@
-"""The loads of a search: each figure of the promise over the load, its limit, and where that of the load lies."""
+"""Charts of a search: each figure of the SLO over the load, its limit, and where the limit of the load lies."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -10,9 +10,9 @@ from inferometer.report.documents.levels import (
     error_bar,
     line_colour,
     measured,
-    not_drawn,
     time_axis,
     time_text,
+    undrawn_levels_note,
     verdict_line,
 )
 from inferometer.report.format import duration, interval, level_label, load_name, share
@@ -31,7 +31,7 @@ _FIGURES = {
 
 
 def search_section(result: Result) -> Section | None:
-    """A chart for each figure of the promise; None for any other command, and where nothing was answered."""
+    """A chart for each figure of the SLO; None for other commands, or if nothing was answered."""
     finding, rows = result.finding, measured(result)
     if finding is None or not rows:
         return None
@@ -40,11 +40,11 @@ def search_section(result: Result) -> Section | None:
         for figure, terms in groupby(_terms(finding), key=lambda term: term.figure)
         if (chart := _chart(result, finding, rows, figure, tuple(terms))) is not None
     ]
-    return Section("throughput", "Load and promise", "", tuple(charts)) if charts else None
+    return Section("throughput", "Load and SLO", "", tuple(charts)) if charts else None
 
 
 def _terms(finding: Finding) -> list[Term]:
-    """Those that can be drawn, by figure; none where another version wrote a promise that this one does not know."""
+    """The terms that can be drawn, by figure; empty if this version cannot parse the SLO."""
     try:
         terms = parse_slo(finding.promise).terms
     except UsageError:
@@ -71,23 +71,23 @@ def _chart(
     title, load = _FIGURES[figure], load_name(finding.mode)
     limits = [term.limit for term in terms]
     spans = tuple(_band(finding, rows))
-    band = "The band is where the limit lies, t" if spans else "T"
+    band = "The band shows where the limit lies; t" if spans else "T"
     return Chart(
-        title=f"{title} at each {load} that was tried",
+        title=f"{title} at each {load} tried",
         x=ChartAxis(f"{load} (requests/s)") if load == "request rate" else ChartAxis(load, is_whole=True),
         y=ChartAxis("share", share) if figure == "errors" else time_axis(title.lower(), lines, limits),
         series=(*lines, *(verdict_line(verdict, found) for verdict, found in by_verdict.items())),
         spans=spans,
         rules=tuple(
-            ChartRule(term.limit, f"promise: {term.label} {term.sign} {_text(term, term.limit)}")
+            ChartRule(term.limit, f"SLO: {term.label} {term.sign} {_text(term, term.limit)}")
             for term in terms
         ),
-        note=" ".join((f"{band}he dashed line is the promise.", *not_drawn(result))),
+        note=" ".join((f"{band}he dashed line is the SLO.", *undrawn_levels_note(result))),
     )
 
 
 def _name(term: Term) -> str:
-    return "share of requests that failed" if term.figure == "errors" else f"{term.label} of each load"
+    return "share of requests that failed" if term.figure == "errors" else f"{term.label} at each load"
 
 
 def _text(term: Term, value: float) -> str:
@@ -95,7 +95,7 @@ def _text(term: Term, value: float) -> str:
 
 
 def _points(finding: Finding, rows: Rows, term: Term) -> Iterator[tuple[str, ChartPoint]]:
-    """(verdict of its load, point) of each level that has the figure."""
+    """(verdict on its load, point) for each level that has the figure."""
     judged = {row.load: row.verdict for row in finding.judged}
     get = term.metric.get
     for level, found in rows:
@@ -118,7 +118,7 @@ def _estimate(found: Measurement, term: Term, value: float) -> Estimate:
 
 
 def _band(finding: Finding, rows: Rows) -> Iterator[Span]:
-    """From the highest load that is known to keep the promise to the lowest that breaks it."""
+    """From the highest load known to meet the SLO to the lowest known to violate it."""
     if finding.low or finding.high is not None:
         most = max(level.value for level, _ in rows) if finding.high is None else finding.high
         yield Span(min(finding.low, most), most, limit_words(finding), is_interval=True)

@@ -1,4 +1,4 @@
-"""Servers that make text: what they say of themselves, and what a diagnosis concludes from it."""
+"""LLM servers: their own metrics, and what a diagnosis concludes from them."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -11,7 +11,7 @@ from inferometer.stats.measurement import LlmServerFigures
 from inferometer.stats.result import Result
 
 UNKNOWN = "unknown"
-_TITLE = "What the server says of itself"
+_TITLE = "Server metrics"
 
 Value = TypeVar("Value", int, float)
 
@@ -29,7 +29,7 @@ _TONES = {"limits": Tone.WARNING, "has room": Tone.GOOD, "not known": Tone.PLAIN
 
 
 def server_section(result: Result) -> Section | None:
-    """A row for each level; None where no LLM server was asked. What none of them knows has no column."""
+    """A row for each level; None without metrics of an LLM server. Metrics that it does not report have no column."""
     rows = [
         (level, found.metrics.llm)
         for level, found in measured(result)
@@ -57,11 +57,11 @@ def _lead(llm: LlmServerFigures, hidden: list[str]) -> Iterator[str]:
     capacity = "" if llm.kv_tokens is None else f", with a KV cache of {llm.kv_tokens:,} tokens"
     slots = "" if llm.slots is None else f", and at most {llm.slots:,} requests at once"
     yield f"The metrics of {llm.server}{capacity}{slots}."
-    yield "Running and waiting are requests, mean and most of all looks; the KV cache is what was used at most."
+    yield "Running and waiting are requests, as mean and maximum of all polls; KV cache is the peak usage."
     if hidden:
-        yield f"Not said: {', '.join(name[:2] + name[2:].lower() for name in hidden)}."
+        yield f"Not reported: {', '.join(name[:2] + name[2:].lower() for name in hidden)}."
     if llm.was_restarted:
-        yield "The server was restarted meanwhile, so what it counts is not known."
+        yield "The server was restarted during the run, so its counters are unknown."
 
 
 def _mean_and_most(mean: float | None, most: float | None) -> str:
@@ -80,7 +80,7 @@ def _count(value: int) -> str:
 
 
 def serving_blocks(serving: Serving) -> Iterator[Block]:
-    """Every limit with its evidence, and the loads it was taken from."""
+    """Every limit with its evidence, and the loads it is based on."""
     yield _checks(serving.checks)
     yield _loads(serving.levels)
     if serving.fitting is not None:

@@ -1,4 +1,4 @@
-"""How a variant stands to the baseline in words, and the one verdict of a comparison: its sentence and its tone."""
+"""Relative speed of variants in words, and the overall verdict of a comparison."""
 
 import math
 from collections.abc import Sequence
@@ -40,34 +40,34 @@ TONES = {
     NO_DIFFERENCE: Tone.PLAIN,
     INCONCLUSIVE: Tone.WARNING,
 }
-LOPSIDED = 1.25  # longer over shorter arm of an interval from which on `±` would mislead
-NAMED = 4  # variants that a sentence can name
-LEAST_SNR_DB = 20.0  # an error of a tenth of the signal: such outputs are no longer alike
+LOPSIDED = 1.25  # ratio of an interval's arms from which `±` would mislead
+NAMED = 4  # most variants that a sentence names
+LEAST_SNR_DB = 20.0  # an error of a tenth of the signal: outputs differ
 LEAST_TOP1 = 0.99
 _PLACES = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a variant's figures show at any load: one direction, or two that stand against each other."""
+    """What a variant's figures show over all loads: one direction, or two that contradict each other."""
 
     kind: str  # FASTER, SLOWER, NO_DIFFERENCE, INCONCLUSIVE or MIXED
     words: str  # `1.8 ± 0.1 times faster by p99`
-    where: str = ""  # ` at concurrency 4`, where there are several loads
-    but: str = ""  # `, but 1.2 ± 0.1 times slower ...` of a mixed one
-    times: float = 1.0  # as fast as the baseline, by the figure in the words
+    where: str = ""  # ` at concurrency 4`, if there are several loads
+    but: str = ""  # `, but 1.2 ± 0.1 times slower ...` if mixed
+    times: float = 1.0  # speed relative to the baseline, by the figure in the words
 
     @property
     def whole(self) -> str:
         return f"{self.words}{self.where}{self.but}"
 
     def than(self, base: str) -> str:
-        """The same with the baseline's name in it."""
+        """The same with the name of the baseline."""
         return f"{self.words} than {base}{self.where}{self.but}"
 
 
 def speed_of(contrast: Contrast) -> Speed:
-    """The headline figure speaks first, at the heaviest load that shows a difference."""
+    """The speed of a variant: the headline figure first, at the heaviest load that shows a difference."""
     shown: dict[str, list[tuple[bool, int, str, Difference]]] = {FASTER: [], SLOWER: []}
     for place, level in enumerate(contrast.levels):
         where = f" at {level_label(level.mode, level.value)}" if len(contrast.levels) > 1 else ""
@@ -100,14 +100,14 @@ def _nothing_shown(contrast: Contrast) -> Speed:
 
 
 def verdict_of(row: Difference) -> str:
-    """As its interval supports it: files of earlier versions call a wide interval "no difference shown"."""
+    """The verdict that the interval supports: earlier versions call a wide interval "no difference shown"."""
     if row.verdict == NO_DIFFERENCE and rule_either_way(row.percent).ruling != NOT_SHOWN:
         return INCONCLUSIVE
     return row.verdict
 
 
 def times(row: Difference) -> str:
-    """`1.8 ± 0.1 times faster`; where the interval is lopsided `2.0 times faster (1.3 to 3.1)`."""
+    """`1.8 ± 0.1 times faster`; if the interval is lopsided, `2.0 times faster (1.3 to 3.1)`."""
     speed = speedup(row)
     is_faster = row.verdict == FASTER or (row.verdict != SLOWER and speed.value >= 1)
     ends = [end if is_faster else 1 / end for end in (speed.value, *(speed.limits or ()))]
@@ -116,7 +116,7 @@ def times(row: Difference) -> str:
         return f"{value:,.2f} times {word}"
     low, high = sorted(ends[1:])
     short, long = sorted((value - low, high - value))
-    # As many decimals as the first digit of the error has, one at least, and as tell the low end from 1.
+    # As many decimals as the first digit of the error, at least one, and enough to distinguish the low end from 1.
     places = next((p for p in _PLACES if (p or value >= 10) and long >= 0.95 * 10.0**-p), _PLACES[-1])
     if long <= LOPSIDED * short and value - long > 1 and round(long, places) > 0:
         return f"{value:,.{places}f} ± {long:,.{places}f} times {word}"
@@ -127,7 +127,7 @@ def times(row: Difference) -> str:
 
 
 def difference_words(row: Difference) -> str:
-    """One figure against the baseline's."""
+    """One figure relative to the baseline's."""
     found = verdict_of(row)
     if found in (FASTER, SLOWER):
         return times(row)
@@ -143,8 +143,8 @@ def difference_words(row: Difference) -> str:
 # --- outputs
 
 
-def unlike(row: OutputSimilarity) -> str:
-    """Why an output is not what the baseline's is; nothing where it is, up to rounding."""
+def output_difference(row: OutputSimilarity) -> str:
+    """Say how an output differs from the baseline's; empty if it matches up to rounding."""
     if row.problem:
         return row.problem
     if row.non_finite:
@@ -159,11 +159,11 @@ def unlike(row: OutputSimilarity) -> str:
 
 
 def _caveat(comparison: Comparison) -> str:
-    """The first output that is unlike the baseline's."""
+    """Name the first output that differs from the baseline's."""
     for contrast in comparison.contrasts:
         for row in contrast.outputs:
-            if why := unlike(row):
-                return f"but output '{row.name}' of {contrast.variant} is unlike the baseline's: {why}"
+            if why := output_difference(row):
+                return f"but output '{row.name}' of {contrast.variant} differs from the baseline's: {why}"
     return ""
 
 
@@ -171,8 +171,8 @@ def _caveat(comparison: Comparison) -> str:
 
 
 def verdict(comparison: Comparison) -> tuple[str, Tone]:
-    """One sentence and its tone. What makes it invalid or fails comes first; red is what the exit code calls a failure,
-    and nothing is green that has a figure, an output or a condition against it."""
+    """One sentence and its tone. Invalid and failed comparisons come first; red means a failing exit code, and green
+    means that no figure, output or condition is negative."""
     if comparison.outcome == INVALID:
         return _sentence(f"Invalid: {comparison.problems[0]}"), Tone.BAD
     if comparison.outcome == REGRESSION:
@@ -202,7 +202,7 @@ def _tone(comparison: Comparison, speeds: Sequence[Speed], caveat: str) -> Tone:
 
 
 def _of(comparison: Comparison, outcome: str) -> tuple[GateOutcome, str, Speed | None]:
-    """The first condition with this outcome, how many more there are, and how fast its variant is."""
+    """The first condition with this outcome, the number of others, and the speed of its variant."""
     first, *others = (gate for gate in comparison.gates if gate.outcome == outcome)
     more = f"; {plural(len(others), 'more condition')} like this" if others else ""
     contrast = next((row for row in comparison.contrasts if row.variant == first.variant), None)
@@ -219,14 +219,14 @@ def _failed(comparison: Comparison) -> str:
 
 def _undecided(comparison: Comparison) -> str:
     gate, more, speed = _of(comparison, INCONCLUSIVE)
-    words = f"whether {gate.variant} fails on '{gate.text}' cannot be told ({gate.found})"
+    words = f"whether {gate.variant} fails on '{gate.text}' is undecided ({gate.found})"
     if speed is not None and speed.kind in (FASTER, SLOWER):
         words += f", but it is {speed.than(comparison.baseline)}"
     return words + more
 
 
 def _speeds(comparison: Comparison, speeds: Sequence[Speed]) -> str:
-    """All variants in a sentence, without its end."""
+    """All variants in one clause, without a full stop."""
     base, contrasts = comparison.baseline, comparison.contrasts
     if not contrasts:
         return f"There is nothing to compare with {base}"
@@ -267,7 +267,7 @@ def _why(speed: Speed) -> str:
 
 
 def one_sentence(contrast: Contrast, base: str) -> str:
-    """A variant against the baseline."""
+    """A variant relative to the baseline."""
     speed = speed_of(contrast)
     if speed.kind == INCONCLUSIVE and speed.words != INCONCLUSIVE:
         return f"{contrast.variant} against {base}: {speed.words}."
@@ -279,17 +279,17 @@ def one_sentence(contrast: Contrast, base: str) -> str:
 
 
 def _at_most(contrast: Contrast) -> str:
-    """How large a difference may still be: at the heaviest load that rules out one that matters."""
+    """The largest possible difference, at the heaviest load that rules out a relevant one."""
     found = _heaviest(contrast, NO_DIFFERENCE)
     if found is None:
         return ""
     where, row = found
     most = max(map(abs, row.percent.limits or (row.percent.value,)))
-    return f": {row.metric} differs by {most:,.1f} % at most at {where}"
+    return f": {row.metric} differs by at most {most:,.1f} % at {where}"
 
 
 def _range(contrast: Contrast) -> str:
-    """What the interval leaves open, and what would settle it."""
+    """What the interval leaves open, and how to narrow it."""
     found = _heaviest(contrast, INCONCLUSIVE)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""A study as model-analyzer's summary: the best variants against the default, and the sentence that recommends one."""
+"""A study as model-analyzer's summary: the best variants against the default, and the recommendation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -28,17 +28,17 @@ from inferometer.tune.variant import ModelVariant
 
 KIND = "search for a configuration"
 ACROSS_MODELS = "Best Configs Across All Models"
-LISTED = 200  # rows of a table that may be long
-LONG_TEXTS = ("Why", "Value")  # columns whose words may be of any length
-NAMED = 5  # configurations in one of its rows
+LISTED = 200  # most rows of a long table
+LONG_TEXTS = ("Why", "Value")  # columns with text of any length
+NAMED = 5  # most configurations named in one row
 Cell = Callable[[RankedVariant], str]
-SPARED = ("Dynamic Batching", "Average GPU Utilization (%)")  # where there is little room
+SPARED = ("Dynamic Batching", "Average GPU Utilization (%)")  # columns to drop if there is little room
 
 
 def study_document(
     study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False
 ) -> Document:
-    """Of one study; the same study gives the same document."""
+    """Return the report of one study; the same study gives the same document."""
     rows = facts.selected(study, top)
     found = recommend(study)
     with_gpus = with_gpus or not _is_cpu_only(study, rows)
@@ -101,7 +101,7 @@ def _sections(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -
 
 
 def effects_section(study: Study) -> Iterator[Section]:
-    """What each knob did; nothing where none was turned."""
+    """The effect of each knob; nothing if none was changed."""
     effects = main_effects(study)
     if effects:
         tag = study.goals[0].objectives[0][0]
@@ -116,14 +116,14 @@ def effects_section(study: Study) -> Iterator[Section]:
 
 
 def expected_section(study: Study) -> Iterator[Section]:
-    """Forecasts against what was measured; nothing where there were none."""
+    """Forecasts against measurements; nothing if there were none."""
     expected = predicted_chart(study)
     if expected is not None:
         yield Section("expected", "Expected and measured", _error(study), (expected,))
 
 
 def search_section(study: Study) -> Section:
-    """How it was found."""
+    """How the configuration was found."""
     ended = f"It ended because {study.ended}." if study.ended else ""
     return Section("search", "The search", ended, (_search(study),))
 
@@ -139,7 +139,7 @@ def text_table(
 
 
 def best_table(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> Table:
-    """The contract's columns, and the load at which the figures hold."""
+    """The columns of model-analyzer, and the load of the figures."""
     several = len(study.models) > 1
     has_ram = any(row.best.combined("cpu_used_ram") is not None for row in rows)
 
@@ -167,7 +167,7 @@ def best_table(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) 
         cells["Average GPU Utilization (%)"] = metric("gpu_utilization", 1)
     cells["Load"] = lambda row: facts.load_text(row.best)
     cells["Satisfies Constraints"] = lambda row: "Yes" if row.does_pass else "No"
-    # Of several models or members a cell has several values: they may stand below each other.
+    # With several models or members, a cell has several values, which may be on separate lines.
     listed = (*list(cells)[:4], "Load", "Satisfies Constraints")
     columns = tuple(
         Column(head, head not in listed, head in listed, rank=int(head in SPARED or "Memory" in head))
@@ -259,7 +259,7 @@ def _error(study: Study) -> str:
 
 
 def not_done_section(study: Study, worded: Callable[[str], str] = str) -> Iterator[Section]:
-    """Runs that failed and those that were left out, each with its reason; nothing where all were measured."""
+    """Failed and skipped runs, each with its reason; nothing if all were measured."""
     failed = [trial for trial in study.not_done if trial.status is Status.FAILED]
     skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED]
     blocks: list[Block] = []
@@ -281,7 +281,7 @@ def _reasons(caption: str, trials: Sequence[Trial], worded: Callable[[str], str]
 
 
 def _left_out(skipped: Sequence[Trial], worded: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
-    """A row per reason, with those it is the reason for; what it says of each of them stands in the list of all."""
+    """A row for each reason with its configurations; the details of each are in the full list."""
     by_reason: dict[str, list[Trial]] = {}
     for trial in skipped:
         by_reason.setdefault(trial.reason.partition(": ")[0], []).append(trial)
@@ -314,14 +314,14 @@ def _search(study: Study) -> Facts:
 
 
 def pareto(study: Study) -> tuple[Trial, ...]:
-    """From the lowest p99 latency up; each gives more throughput than all before it."""
+    """Trials from the lowest p99 latency up; each has more throughput than all before it."""
     rows = line(pool(study.trials), LATENCY_P99, THROUGHPUT)
     best_of_each = sorted(rows, key=lambda row: (row[0], -row[1]))
     return tuple(trial for _, _, trial in rising(best_of_each))
 
 
 def across_document(studies: Sequence[Study], top: int) -> Document:
-    """The best of all models, by throughput; those that keep their constraints come first."""
+    """The best configurations of all models by throughput; those that meet their constraints come first."""
     found = [(study, row) for study in studies for row in study.ranked]
     found.sort(key=lambda pair: (not pair[1].does_pass, -(pair[1].best.combined(THROUGHPUT) or 0.0)))
     shown = found[:top]

@@ -11,7 +11,7 @@ from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 
-LOADS = {  # parameters of the load: the axis, and the field of a ClientLoad
+LOADS = {  # load parameters: axis title, and field of a ClientLoad
     "batch_size": ("Client Batch Size", "batch"),
     "concurrency": ("Concurrency", "concurrency"),
     "request_rate": ("Request Rate", "request_rate"),
@@ -29,11 +29,11 @@ def header(tag: str) -> str:
 
 
 Place = tuple[float, float, Trial]
-"""x, y, and the trial that has them."""
+"""x, y, and their trial."""
 
 
 def line(trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False) -> list[Place]:
-    """Points in the order of x; where asked, only those above all earlier ones."""
+    """Points in order of x; with `monotonic`, only those above all earlier ones."""
     rows = [
         (a, b, trial)
         for trial in trials
@@ -44,7 +44,7 @@ def line(trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False) ->
 
 
 def rising(rows: Sequence[Place]) -> list[Place]:
-    """Those above all earlier ones."""
+    """Return the points above all earlier ones."""
     kept: list[Place] = []
     for row in rows:
         if not kept or row[1] > kept[-1][1]:
@@ -55,7 +55,7 @@ def rising(rows: Sequence[Place]) -> list[Place]:
 def curves(
     study: Study, rows: Sequence[RankedVariant], x: str, y: str, title: str, *, monotonic: bool = False
 ) -> Chart | None:
-    """None where nothing is known of one of the two."""
+    """A line for each variant; None if one of the metrics is unknown."""
     series = tuple(
         ChartLine(
             ranked.name,
@@ -91,7 +91,7 @@ def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
 
 
 def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ...]:
-    """Where the constraint on the x axis is broken."""
+    """The part of the x axis where the constraint is violated."""
     limit = study.goals[0].limit(x) if len(study.goals) == 1 else None
     most = max(point.x for row in series for run in row.runs for point in run)
     if limit is None or most <= limit:
@@ -100,7 +100,7 @@ def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ..
 
 
 def predicted_chart(study: Study) -> Chart | None:
-    """What the search expected against what was measured."""
+    """Measured against expected throughput."""
     points = []
     for trial in study.measured:
         expected, found = dict(trial.predicted).get(THROUGHPUT), trial.combined(THROUGHPUT)
@@ -117,7 +117,7 @@ def predicted_chart(study: Study) -> Chart | None:
         is_dashed=True,
         has_marks=False,
     )
-    # Each point is a run of its own, so that no line joins them.
+    # Each point is a separate run, so that no line joins them.
     marks = ChartLine("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
     return Chart(
         "Measured against expected throughput",

@@ -1,4 +1,4 @@
-"""Words about a study that several reports need: constraints, hardware, a variant's shape, the recommendation."""
+"""Words about a study for several reports: constraints, hardware, the shape of a variant, the recommendation."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ def constraint_text(row: Constraint) -> str:
 
 
 def constraint_texts(goals: Sequence[Goal]) -> tuple[str, ...]:
-    """One line per model where there are several."""
+    """The constraints; a line for each model if there are several."""
     if len(goals) == 1:
         return tuple(map(constraint_text, goals[0].constraints)) or ("None",)
     return tuple(
@@ -36,7 +36,7 @@ def constraint_texts(goals: Sequence[Goal]) -> tuple[str, ...]:
 
 
 def gpu_texts(study: Study) -> tuple[str, ...]:
-    """`2 x NAME` and the memory of all; empty without GPUs."""
+    """`2 x NAME` and the total memory; empty without GPUs."""
     if not study.gpus:
         return ()
     gpus = [row if isinstance(row, Mapping) else {} for row in study.gpus.values()]
@@ -56,7 +56,7 @@ def hardware(study: Study) -> str:
 
 
 def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
-    """(CPU or GPU, how many instances); an instance of the server's choice is where the variant is meant to run."""
+    """(CPU or GPU, number of instances); instances without a kind run where the variant is meant to."""
     usual = "CPU" if variant.cpu_only else "GPU"
     counts: dict[str, int] = {}
     for kind, count in model_config.instance_counts(variant.config) or ((usual, 1),):
@@ -101,12 +101,12 @@ def variants_of(study: Study, names: str) -> tuple[ModelVariant, ...]:
 
 
 def each(study: Study, names: str, text: Callable[[ModelVariant], str]) -> str:
-    """A fact about every variant of a joined name; of an ensemble, about its members."""
+    """A fact about every variant of a joined name; for an ensemble, about its members."""
     return ", ".join(text(part) for variant in variants_of(study, names) for part in variant.working)
 
 
 def selected(study: Study, top: int) -> tuple[RankedVariant, ...]:
-    """The best `top` that keep the constraints (of none, the best that break them), and the default."""
+    """The `top` best that meet the constraints (if none does, the best that do not), and the default."""
     ranked = study.ranked
     passing = [row for row in ranked if row.does_pass]
     rows = (passing or list(ranked))[:top]
@@ -115,12 +115,12 @@ def selected(study: Study, top: int) -> tuple[RankedVariant, ...]:
 
 
 def count(study: Study) -> int:
-    """Measurements, each once: a search may look at one again."""
+    """Number of measurements, each counted once: a search may repeat one."""
     return len({trial.key or str(trial.number) for trial in study.measured})
 
 
 def number_text(value: float | None, places: int) -> str:
-    """`-` where it is not known."""
+    """A number; `-` if unknown."""
     return "-" if value is None else f"{value:.{places}f}"
 
 
@@ -129,7 +129,7 @@ def load_text(trial: Trial) -> str:
 
 
 def sentence(study: Study, *, has_own_objectives: bool = False) -> str:
-    """How many were measured, which is the best, by how much, and whether that is sure."""
+    """State the number of measurements, the best variant, its gain, and whether the gain is certain."""
     found = recommend(study)
     if found is None:
         return f"No measurement of {models(study)} succeeded, so there is nothing to recommend."
@@ -167,7 +167,7 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
 
 
 def gain_text(study: Study) -> str:
-    """How the best variant's objectives stand to the default's, in a few words; empty where nothing can be said."""
+    """The gain of the best variant over the default in a few words; empty if unknown."""
     found = recommend(study)
     if found is None or found.gain is None or found.best.name == study.default_name:
         return ""
@@ -182,7 +182,7 @@ def has_other_objectives(study: Study) -> bool:
 
 
 def why(study: Study) -> str:
-    """Why this one is recommended."""
+    """Say why this variant is recommended."""
     found = recommend(study)
     if found is None:
         return ""
@@ -199,7 +199,7 @@ def why(study: Study) -> str:
 
 
 def trial_line(trial: Trial) -> str:
-    """One trial as it ended."""
+    """Describe a finished trial."""
     rate, p99 = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
     figures = [f"{rate:.1f} infer/s"] if rate is not None else []
     figures += [f"p99 {p99:.2f} ms"] if p99 is not None else []
@@ -207,26 +207,26 @@ def trial_line(trial: Trial) -> str:
     return f"{trial.name}, {load_text(trial)}: {shown if trial.is_measured else trial.reason}"
 
 
-# --- what each knob did: the best objective of the variants that share a value of it
+# --- effect of each knob: the best objective of the variants that share a value
 
-LEAST_RATIO = 1.01  # of two figures that are said to differ
+LEAST_RATIO = 1.01  # smallest ratio of figures that differ
 HANDLED = ("instance_group", "max_batch_size", "dynamic_batching")
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One value of one knob: over how many variants, their mean and their best."""
+    """One value of one knob: number of variants, their mean and their best."""
 
     knob: str
     value: str
     variants: int
     mean: float
     best: float
-    spread: tuple[float, float]  # the interval of the best; the figure itself where it has none
+    spread: tuple[float, float]  # interval of the best, or the figure itself without one
 
 
 def main_effects(study: Study) -> tuple[Effect, ...]:
-    """Of the first objective, each variant at its best load; knobs that never changed are left out."""
+    """Effects on the first objective, each variant at its best load; knobs that never changed are omitted."""
     tag = study.goals[0].objectives[0][0]
     groups: dict[str, dict[str, tuple[Any, list[Estimate]]]] = {}
     for ranked in study.ranked:
@@ -253,7 +253,7 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
 
 
 def estimate(trial: Trial, tag: str) -> Estimate | None:
-    """Of several models together, and of GPUs, only the figure is known, not its interval."""
+    """A figure with its interval; several models together, and GPUs, have no interval."""
     found = trial.parts[0].figures.estimate(tag) if len(trial.parts) == 1 else None
     if found is not None:
         return found
@@ -262,7 +262,7 @@ def estimate(trial: Trial, tag: str) -> Estimate | None:
 
 
 def knobs(variant: ModelVariant) -> Iterator[tuple[str, Any]]:
-    """What a search may have turned, and how it stands in this variant."""
+    """Settings that a search may have changed, with their values in this variant."""
     config = variant.config
     if "ensemble_scheduling" not in config:
         yield "instances", model_config.total_instances(config)
@@ -284,7 +284,7 @@ def _order(setting: Any) -> tuple[int, float, str]:
 
 
 def effect_sentence(effects: tuple[Effect, ...]) -> str:
-    """The knob whose values differ most, if any of them differ by more than the spread of the measurements."""
+    """Name the knob whose values differ most, if the difference exceeds the spread of the measurements."""
     spans: list[tuple[float, Effect, Effect]] = []
     for knob in dict.fromkeys(row.knob for row in effects):
         rows = [row for row in effects if row.knob == knob]
@@ -301,5 +301,5 @@ def effect_sentence(effects: tuple[Effect, ...]) -> str:
 
 
 def _shown(value: float) -> str:
-    """With enough digits to tell values apart that differ by a hundredth."""
+    """A value with enough digits to show a difference of one percent."""
     return f"{value:,.1f}" if value >= 100 else significant(value, 4)

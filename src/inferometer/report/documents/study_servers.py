@@ -1,4 +1,4 @@
-"""Of a study with several servers: what ran where."""
+"""The servers of a study that used several."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ TITLE = "The servers"
 
 
 def servers_section(study: Study) -> Iterator[Section]:
-    """Nothing where one server measured all trials."""
+    """A table of the servers; nothing if one server measured all trials."""
     rows = _rows(study)
     if not rows:
         return
@@ -36,11 +36,9 @@ def servers_section(study: Study) -> Iterator[Section]:
     )
     tones = tuple(Tone.WARNING if _outcome(row) != "ok" else Tone.PLAIN for row in rows)
     used = [row for row in rows if not row.get("left_out")]
-    lead = (
-        f"{plural(len(used), 'server')} of the same kind measured at the same time, each a trial of its own."
-    )
+    lead = f"{plural(len(used), 'server')} of the same kind measured in parallel, one trial each."
     if len(used) < len(rows):
-        lead += " Trials of unlike machines cannot be compared, so the others took no part."
+        lead += " Trials on different machines cannot be compared, so the others were not used."
     yield Section("servers", TITLE, lead, (Table(TITLE, columns, cells, tones=tones),), is_detail=True)
 
 
@@ -51,5 +49,5 @@ def _rows(study: Study) -> list[Mapping[str, Any]]:
 
 def _outcome(row: Mapping[str, Any]) -> str:
     if row.get("left_out"):
-        return "left out: another kind of machine"
+        return "not used: different kind of machine"
     return f"lost: {row['lost']}" if row.get("lost") else "ok"

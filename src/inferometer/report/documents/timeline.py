@@ -1,4 +1,4 @@
-"""The run as it went: every window of every level, side by side."""
+"""Timeline of a run: every window of every level, side by side."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,14 +35,14 @@ from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.result import Result
 
-MARKED = 240  # windows up to which each is a point that can be pointed at
+MARKED = 240  # most windows that are drawn as points with tooltips
 LISTED = 1000
-_ENDINGS = ("interrupted", "server gone", "no answer", "all failed")  # verdicts that a stretch is marked with
+_ENDINGS = ("interrupted", "server gone", "no answer", "all failed")  # verdicts shown in the label of a level
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A window at its place in the whole run."""
+    """A window at its position in the whole run."""
 
     level: Level
     window: WindowFigures
@@ -51,7 +51,7 @@ class _Row:
 
     @property
     def why_not(self) -> str:
-        """Why it is in no figure, when it is not."""
+        """Why a window is excluded from the figures."""
         return "before the figures settled" if self.level.start is None else "warm-up"
 
     @property
@@ -64,7 +64,7 @@ class _Row:
 
 
 def timeline_section(result: Result) -> Section | None:
-    """Throughput and latency of each window; None where there is nothing to draw a line through."""
+    """Throughput and latency of each window; None if there are too few windows for a line."""
     rows = tuple(_rows(result))
     is_answered = any(row.window.request_count for row in rows)
     is_sent = is_answered or (is_course(result.effective) and any(row.window.failed_count for row in rows))
@@ -72,9 +72,7 @@ def timeline_section(result: Result) -> Section | None:
         return None
     words = ["Time between levels is left out."] if len(_by_level(rows)) > 1 else []
     if not all(row.is_counted for row in rows):
-        words.append(
-            "Shaded windows (warm-up, or before the figures settled) are in no figure of the report."
-        )
+        words.append("Shaded windows (warm-up, or before the figures settled) are excluded from all figures.")
     chosen = result.effective.percentile
     spans = _spans(rows, has_names=not is_course(result.effective))
     if result.effective.periodic is not None:
@@ -94,7 +92,7 @@ def timeline_section(result: Result) -> Section | None:
 
 
 def is_course(effective: Effective) -> bool:
-    """One level with a course of its own: every window counts, and how they differ is the answer."""
+    """Whether the run is one level whose load varies over time: every window counts, and the differences matter."""
     return has_schedule(effective) or is_periodic(effective)
 
 
@@ -110,8 +108,8 @@ def _rows(result: Result) -> Iterator[_Row]:
 
 
 def first_counted(level: Level) -> int:
-    """The place of the first window that is in the level's figures: those are the last ones, joined. Where a server
-    stopped answering they are all until then: the silence after it is cut off."""
+    """Index of the first window in the level's figures, which cover the last windows. If the server stopped answering,
+    all windows up to then count; the silence after it is cut off."""
     if level.measurement is None:
         return len(level.windows)
     if level.is_given_up:
@@ -125,7 +123,7 @@ def first_counted(level: Level) -> int:
 
 
 def _spans(rows: tuple[_Row, ...], *, has_names: bool) -> tuple[Span, ...]:
-    """A stretch for each level with its load, and what cut it short."""
+    """A span for each level with its load, and the reason if it was cut short."""
     spans: list[Span] = []
     faded: list[Span] = []
     for group in _by_level(rows):
@@ -155,7 +153,7 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
 
 
 def _tokens(rows: tuple[_Row, ...]) -> Chart:
-    """Of answers that ended in a window, whenever their tokens came."""
+    """Output tokens by the window in which their answer ended."""
 
     def point(row: _Row) -> ChartPoint:
         per_s = row.window.output_tokens * NS_PER_S / row.window.duration_ns
@@ -173,18 +171,18 @@ def _tokens(rows: tuple[_Row, ...]) -> Chart:
 
 
 def _rates(rows: tuple[_Row, ...]) -> Chart:
-    """What the schedule asked for, what went out, and what came back; where they part, something did not keep up."""
+    """Requests due, sent and answered; where the lines diverge, something did not keep up."""
 
     def points(group: tuple[_Row, ...], name: str) -> Iterator[ChartPoint]:
         for row in group:
             window = row.window
-            # Several windows may end between two looks at what was due and sent: the first of them has it all.
+            # Several windows may end between two polls of the due and sent counts: the first one gets all of them.
             count_ns = window.duration_ns if name == "answered" else window.counted_ns
             if count_ns:
                 per_s = float(getattr(window, f"{name}_count")) * NS_PER_S / count_ns
                 yield ChartPoint(row.middle_s, per_s, _tip(row))
 
-    are_alone = all(len(group) == 1 for group in _by_level(rows))  # no line would show them
+    are_alone = all(len(group) == 1 for group in _by_level(rows))  # single points, which no line would show
     lines = tuple(
         ChartLine(
             name,
@@ -194,13 +192,13 @@ def _rates(rows: tuple[_Row, ...]) -> Chart:
             has_marks=are_alone or (field == "answered" and len(rows) <= MARKED),
         )
         for name, field, colour in (
-            ("asked", "due", "grey"),
+            ("due", "due", "grey"),
             ("sent", "sent", "blue"),
             ("answered", "answered", "green"),
         )
     )
     return Chart(
-        title="Requests asked for, sent and answered in each window",
+        title="Requests due, sent and answered in each window",
         x=ChartAxis("seconds"),
         y=ChartAxis("requests/s"),
         series=(*lines, *_failures(rows)),
@@ -209,7 +207,7 @@ def _rates(rows: tuple[_Row, ...]) -> Chart:
 
 
 def _ramp(rows: tuple[_Row, ...], asked: int) -> Chart:
-    """Requests that were begun and answered so far: what lies between them is in flight."""
+    """Cumulative requests sent and answered; the difference is in flight."""
     lines = []
     for name, field, colour in (
         ("sent so far", "sent_count", "blue"),
@@ -226,13 +224,13 @@ def _ramp(rows: tuple[_Row, ...], asked: int) -> Chart:
         x=ChartAxis("seconds"),
         y=ChartAxis("requests", is_whole=True),
         series=(*lines, *_failures(rows)),
-        rules=(ChartRule(float(asked), f"asked: {asked:,}"),),
+        rules=(ChartRule(float(asked), f"target: {asked:,}"),),
         height=280,
     )
 
 
 def _failures(rows: tuple[_Row, ...]) -> tuple[ChartLine, ...]:
-    """A point at the bottom of each window in which requests failed."""
+    """A point at the bottom of each window with failed requests."""
     failed = [row for row in rows if row.window.failed_count]
     points = tuple((ChartPoint(row.middle_s, 0.0, f"{row.window.failed_count:,} failed"),) for row in failed)
     return (ChartLine("windows with failures", points, "red"),) if points else ()
@@ -241,7 +239,7 @@ def _failures(rows: tuple[_Row, ...]) -> tuple[ChartLine, ...]:
 def _latency(rows: tuple[_Row, ...], chosen: int | None) -> Chart:
     answered = tuple(row for row in rows if row.window.request_count)
     fields = [("p50 latency", "p50_ns", "blue"), ("p99 latency", "p99_ns", "orange")]
-    if not any(row.window.p99_ns for row in answered):  # a file from before windows had percentiles
+    if not any(row.window.p99_ns for row in answered):  # written by a version without window percentiles
         fields = [("mean latency" if chosen is None else f"p{chosen} latency", "latency_ns", "blue")]
     lines = tuple(
         ChartLine(name, _runs(answered, field), colour, has_marks=len(rows) <= MARKED)

@@ -1,4 +1,4 @@
-"""Single requests of servers that make text: how their times and lengths are distributed, and the course of some."""
+"""Single requests of LLM servers: distributions of their times and lengths, and timelines of some requests."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,14 +19,14 @@ from inferometer.report.format import duration, level_label, plural, share
 from inferometer.stats.measurement import Distribution, Lane, Level
 from inferometer.stats.result import Result
 
-LANES = 40  # that are drawn
+LANES = 40  # most lanes drawn
 LANE_HEIGHT = 10  # pixels
-NEGLIGIBLE = 20  # times less than the median
-PHASES = (("waits since it was due", "grey"), ("to the first token", "orange"), ("tokens", "blue"))
+NEGLIGIBLE = 20  # gaps this many times below the median are not drawn
+PHASES = (("waiting since due", "grey"), ("to the first token", "orange"), ("tokens", "blue"))
 
 
 def token_times_section(result: Result) -> Section | None:
-    """How long first tokens and the gaps after them took, and how long prompts and answers were."""
+    """Times to the first token, gaps between tokens, and lengths of prompts and answers."""
     rows = few(token_rows(result), CURVES)
     charts = (
         _first_tokens(
@@ -46,19 +46,19 @@ def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
 
 
 def _gaps(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
-    """Every single one. Tokens that come together have none: drawn to scale, they would leave the others no room."""
+    """Distribution of all gaps. Gaps of tokens that arrive together are near 0 and would leave the others no room."""
     known = [row for row in rows if row[1].percentiles]
     if not known:
         return None
     least_ns = min(times.percentile_ns(50) for _, times in known) / NEGLIGIBLE
     is_cut = any(times.min_ns < least_ns for _, times in known)
-    note = f"Less than {duration(least_ns)} is not drawn: such tokens came together." if is_cut else ""
+    note = f"Gaps below {duration(least_ns)} are not drawn: those tokens arrived together." if is_cut else ""
     timed = Timed("time between tokens", "gaps", least_ns)
     return distribution_chart("Share of gaps between tokens within a time", load_curves(known), note, timed)
 
 
 def _lengths(result: Result) -> Chart | None:
-    """Of the level that stands for all."""
+    """Length distributions at the best level."""
     found = best(result)
     if found is None or (tokens := found[1].tokens) is None:
         return None
@@ -76,7 +76,7 @@ def _lengths(result: Result) -> Chart | None:
     return Chart(
         title=f"Lengths of prompts and answers, at {where}",
         x=ChartAxis("tokens", is_whole=True),
-        y=ChartAxis("share that is no longer", share),
+        y=ChartAxis("share up to this length", share),
         series=lines,
         height=250,
     )
@@ -88,11 +88,11 @@ def _length_points(name: str, spread: Distribution) -> Iterator[ChartPoint]:
         yield ChartPoint(tokens, part, words if part in EXACT else "")
 
 
-# --- the course of some requests
+# --- timelines of some requests
 
 
 def lanes_section(result: Result) -> Section | None:
-    """When each of some requests was due, sent, answered first and ended, below each other; None without streams."""
+    """Times at which requests were due, sent, first answered and ended, below each other; None without streams."""
     found = best(result)
     if found is None or len(found[1].lanes) < 2:
         return None
@@ -109,13 +109,13 @@ def lanes_section(result: Result) -> Section | None:
         y=ChartAxis("request, in the order they were due", is_whole=True),
         series=lines,
         height=90 + LANE_HEIGHT * len(lanes),
-        note="A line for each request. What stands above each other was in the server at the same time.",
+        note="One line per request. Requests above each other were in the server at the same time.",
     )
     return Section("lanes", "Requests", "", (chart,), is_detail=True)
 
 
 def _runs(lanes: list[Lane], phase: int, start_ns: int) -> Iterator[tuple[ChartPoint, ...]]:
-    """The piece of each request in this phase, where it has one; only its first point can be pointed at."""
+    """The part of each request in this phase, if any; only its first point has a tooltip."""
     for number, lane in enumerate(lanes, start=1):
         times = (lane.due_ns, lane.sent_ns, lane.first_ns, lane.end_ns)
         begin_ns, end_ns = times[phase], times[phase + 1]

@@ -1,5 +1,4 @@
-"""Servers that make text: tokens per second of the server and of a user, how long the first one takes, and what each
-level kept of a promise."""
+"""LLM servers: tokens per second of the server and per user, time to the first token, and goodput of each level."""
 
 from collections.abc import Iterator
 
@@ -19,13 +18,13 @@ from inferometer.report.documents.levels import (
     best,
     client_line,
     error_bar,
-    hollow,
     is_doubtful,
     load_column,
     longest,
     measured,
     time_axis,
     unlimited,
+    untrusted_points_note,
 )
 from inferometer.report.format import (
     NONE,
@@ -45,7 +44,7 @@ TOKEN_RATE = "output tokens/s"
 
 
 def tokens_section(result: Result) -> Section | None:
-    """A row for each level, and the wait for the first token against the tokens per second; None without tokens."""
+    """A row for each level, and charts of the trade-off; None without tokens."""
     rows = token_rows(result)
     if not rows:
         return None
@@ -61,7 +60,7 @@ def tokens_section(result: Result) -> Section | None:
         Column("Gap p99"),
         Column("Per answer", rank=2),
         *((Column("Per prompt", rank=3),) if has_prompts else ()),
-        *(Column(name, rank=1) for name in ("Goodput/s", "Kept") if has_goodput),
+        *(Column(name, rank=1) for name in ("Goodput/s", "Met SLO") if has_goodput),
     )
     cells = tuple(
         tuple(
@@ -80,7 +79,7 @@ def tokens_section(result: Result) -> Section | None:
         "TTFO is the time to the first token of the answer itself, after the reasoning."
         if has_reasoning
         else "",
-        "Per user is what one request gets: its tokens over all the time it took.",
+        "Per user is the rate of one request: its tokens divided by its duration.",
     ]
     tokens = rows[-1][1].tokens
     if tokens is not None:
@@ -91,7 +90,7 @@ def tokens_section(result: Result) -> Section | None:
 
 
 def token_rows(result: Result) -> Rows:
-    """Each load that had good answers with tokens, once and by load."""
+    """Loads with successful answers that have tokens, each once, by load."""
     return longest(tuple(row for row in measured(result) if row[1].tokens is not None))
 
 
@@ -105,7 +104,7 @@ def _cells(
     tokens, streaming = found.tokens, found.streaming
     first, gaps = (None, None) if streaming is None else (streaming.first, streaming.gaps)
     answers = (_answers(found) or first,) if has_reasoning else ()
-    assert tokens is not None  # such levels are left out
+    assert tokens is not None  # levels without tokens are excluded
     yield level_value(level.mode, level.value)
     yield quantity(tokens.output_per_s)
     yield NONE if tokens.per_user is None else quantity(tokens.per_user.mean.value)
@@ -122,10 +121,10 @@ def _cells(
 
 
 def _phases(rows: Rows) -> Table | None:
-    """Where the time of requests goes, at each level; None without streams.
+    """Shares of the requests' time by phase at each level; None without streams.
 
-    Before the first token a request waits for its turn, and then the server reads its prompt: only the server's own
-    metrics tell one from the other."""
+    Before the first token, a request waits for its turn, then the server reads its prompt: only the server's own
+    metrics separate the two."""
     queued = {level.value: queue_share(found) for level, found in rows}
     has_queue = any(part is not None for part in queued.values())
     cells = tuple(
@@ -149,7 +148,7 @@ def _maybe_share(part: float | None) -> str:
 
 
 def _classes(result: Result) -> Table | None:
-    """What prompts of different lengths got, at the level that stands for all; None where they do not differ."""
+    """Figures by prompt length at the best level; None if the lengths do not differ."""
     found = best(result)
     tokens = None if found is None else found[1].tokens
     if found is None or tokens is None or len(tokens.classes) < 2:
@@ -168,23 +167,25 @@ def _classes(result: Result) -> Table | None:
         for row in tokens.classes
     )
     names = ("Requests", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "Per answer")
-    title = f"By length of the prompt, at {level_label(found[0].mode, found[0].value)}"
+    title = f"By prompt length, at {level_label(found[0].mode, found[0].value)}"
     return Table(title, (Column("Prompt tokens"), *map(Column, names)), cells)
 
 
 def _trade_off(rows: Rows) -> Chart | None:
-    """What the server gives against what a user gets, one point for each level; None for a single one."""
+    """Throughput of the server over throughput per user, a point for each level; None for a single one."""
     own, limited = map(_user_points, unlimited(rows))
     if len(own) + len(limited) < 2:
         return None
     name = load_name(rows[0][0].mode)
-    line = (ChartLine("all users together against each of them", (own,), "blue"),) if own else ()
+    line = (ChartLine("server against one user", (own,), "blue"),) if own else ()
     return Chart(
         title="Tokens per second: the server against one user",
         x=ChartAxis("output tokens/s per user"),
         y=ChartAxis("output tokens/s of the server"),
         series=(*line, *client_line(limited)),
-        note=" ".join((f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows))),
+        note=" ".join(
+            (f"The numbers are the {name}; bars are 95 % intervals.", *untrusted_points_note(rows))
+        ),
     )
 
 
@@ -206,9 +207,9 @@ def _user_points(rows: Rows) -> tuple[ChartPoint, ...]:
 
 
 def _trade_off_words(rows: Rows) -> str:
-    """What more load costs each user and brings all of them, up to the lightest load that brings as much as any.
+    """Say what more load costs each user and gains in total, up to the lightest load that saturates the server.
 
-    Throughputs closer than that are the same: no rise or drop is claimed within the noise."""
+    Throughputs within `SAME` count as equal: no rise or drop is claimed within the noise."""
     known = [
         (level, tokens.output_per_s, tokens.per_user.mean.value)
         for level, found in unlimited(rows)[0]
@@ -230,7 +231,7 @@ def _trade_off_words(rows: Rows) -> str:
 
 
 def _chart(rows: Rows) -> Chart | None:
-    """TTFT over the tokens per second, one point for each level; None for a single one, or without streams."""
+    """TTFT over tokens per second, a point for each level; None for a single one, or without streams."""
     own, limited = unlimited(rows)
     lines = (
         *(
@@ -258,7 +259,7 @@ def _points(rows: Rows, p: int) -> Iterator[ChartPoint]:
 
 
 def token_figures(result: Result) -> Iterator[Figure]:
-    """Of the level that stands for all."""
+    """Token figures of the best level."""
     found = best(result)
     if found is None or (tokens := found[1].tokens) is None:
         return
@@ -276,4 +277,4 @@ def token_figures(result: Result) -> Iterator[Figure]:
         yield Figure("TTFT p50", at_percentile(times, 50), f"p99 {at_percentile(times, 99)}, {where}")
     if measurement.goodput is not None:
         kept = measurement.goodput
-        yield Figure("Goodput", f"{quantity(kept.per_s)}/s", f"{share(kept.share)} kept '{kept.promise}'")
+        yield Figure("Goodput", f"{quantity(kept.per_s)}/s", f"{share(kept.share)} met '{kept.promise}'")

@@ -1,4 +1,4 @@
-"""What is in a trace or a file of prompts, as a document: how many, when, how long, and what they share."""
+"""The contents of a trace or prompt file as a document: number, arrival times, lengths, and shared prefixes."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ CURVE_WIDTH = 60  # characters
 
 
 def inspection_document(found: Inspection) -> Document:
-    """The whole report."""
+    """Return the report of an inspection."""
     facts = [found.format, plural(found.requests, "request")]
     if found.span_s is not None:
         facts.append(f"{_time(found.span_s)} long")
@@ -99,7 +99,7 @@ def _rate_section(found: Inspection) -> Section | None:
             ("Mean rate", f"{quantity(found.per_s)} requests/s"),
             ("Highest rate", f"{quantity(found.peak_per_s)} requests/s, over {_time(found.bin_s)}"),
         ]
-    lead = "All requests have the same time."
+    lead = "All requests have the same arrival time."
     if len(found.bins) > 1:
         facts.append(("Over time", _curve(found)))
     if found.burstiness is not None:
@@ -110,7 +110,7 @@ def _rate_section(found: Inspection) -> Section | None:
 
 
 def _curve(found: Inspection) -> str:
-    """The rate as bars of text, of as many bins each as it takes for one line."""
+    """The rate as bars of text; each bar averages as many bins as needed to fit one line."""
     each = -(-len(found.bins) // CURVE_WIDTH)
     groups = [found.bins[start : start + each] for start in range(0, len(found.bins), each)]
     return curve([sum(row.requests for row in group) / len(group) for group in groups], CURVE_WIDTH)
@@ -126,7 +126,7 @@ def _burst_facts(found: Burstiness) -> list[tuple[str, str]]:
 
 
 def _burst_words(found: Burstiness) -> Iterator[str]:
-    """By the count in windows, which times that are rounded do not change."""
+    """Describe burstiness by the counts per window, which rounded times do not change."""
     figure = found.gap_variation if found.dispersion is None else found.dispersion
     what = (
         "the gaps between requests vary"
@@ -135,15 +135,15 @@ def _burst_words(found: Burstiness) -> Iterator[str]:
     )
     times = f"{what} {quantity(figure)} times as much as with independent arrivals"
     if abs(figure - 1) <= found.chance:
-        yield f"Requests come as if independently (Poisson), or cannot be told from that: {times} (by variance)."
+        yield f"Requests arrive independently (Poisson), or indistinguishably so: {times} (by variance)."
     elif figure > 1:
-        yield f"Requests come in bursts: {times} (by variance), so queues are longer than the mean rate suggests."
+        yield f"Requests arrive in bursts: {times} (by variance), so queues are longer than the mean rate suggests."
     else:
-        yield f"Requests come evenly: {times} (by variance), so queues are shorter than with independent arrivals."
+        yield f"Requests arrive evenly: {times} (by variance), so queues are shorter than with independent arrivals."
     if found.together > MANY_TOGETHER:
         yield (
-            f"{share(found.together)} of them have the time of another one, as times are multiples of "
-            f"{_time(found.tick_s)}: a replay sends those together."
+            f"{share(found.together)} of them have the same time as another one, because times are multiples of "
+            f"{_time(found.tick_s)}: a replay sends them together."
         )
 
 
@@ -229,13 +229,13 @@ def _length_section(found: Inspection) -> Section | None:
 
 def _counted(found: Inspection) -> str:
     if found.counted_in == "the trace":
-        return "Lengths are those that the trace gives."
+        return "Lengths are taken from the trace."
     what = (
-        "words, as no --tokenizer is given"
+        "words, because no --tokenizer is given"
         if found.counted_in == "words"
         else f"tokens of {found.counted_in}"
     )
-    return f"Counted in {what}; a server adds those of its chat template."
+    return f"Counted in {what}; the server adds its chat template."
 
 
 def _length_chart(rows: list[tuple[str, TokenLengths]]) -> Chart:
@@ -273,11 +273,11 @@ def _share_section(found: Inspection) -> Section | None:
     if found.session_count:
         middle, most = found.session_requests
         facts.append(
-            ("Sessions", f"{found.session_count:,}, of {middle:,} requests (p50) to {most:,} (the most)")
+            ("Sessions", f"{found.session_count:,}, with {middle:,} requests (p50) and at most {most:,}")
         )
     if not facts:
         return None
-    lead = "Cacheable are the tokens at the start of a prompt that an earlier prompt began with, too."
+    lead = "Cacheable tokens are those at the start of a prompt that an earlier prompt also started with."
     return Section(
         "shared",
         "Shared prompts",

@@ -1,4 +1,4 @@
-"""The trend of a model as a document: its figures over the runs, and between which runs they really changed."""
+"""The trend of a model as a document: its figures over the runs, and the runs between which they changed."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,19 +49,17 @@ from inferometer.stats.trend import (
 
 FEWEST_DIGITS = 4  # of a run's id
 CARDS = 4
-NAMED = 3  # changes that the verdict names
+NAMED = 3  # most changes that the verdict names
 
 
 @dataclass(frozen=True, slots=True)
 class TrendFacts:
-    """What a trend is of, beside its figures."""
+    """Title and facts of a trend, and names and commits of its runs."""
 
     title: str
     facts: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of runs by their id; as short as they can be, else
-    commits: Mapping[str, str] = field(default_factory=dict)  # of runs by their id
+    names: Mapping[str, str] = field(default_factory=dict)  # by run id; shortest unique prefixes by default
+    commits: Mapping[str, str] = field(default_factory=dict)  # by run id
     tool: str = ""
 
 
@@ -77,7 +75,7 @@ class _Trend:
 
 
 def trend_document(histories: Sequence[FigureHistory], about: TrendFacts) -> Document:
-    """The whole page; all figures and loads together keep the false-alarm rate."""
+    """Return the page; all figures and loads together share the false-alarm rate."""
     rate = FALSE_ALARMS / max(1, len(histories))
     trends = [_Trend(row, changes(row.points, false_alarms=rate)) for row in histories]
     names = run_names([point.run_id for row in histories for point in row.points]) | dict(about.names)
@@ -101,7 +99,7 @@ def trend_document(histories: Sequence[FigureHistory], about: TrendFacts) -> Doc
 
 
 def run_names(ids: Sequence[str]) -> dict[str, str]:
-    """As short as they can be without two being the same; other names than those of a store stay as they are."""
+    """Shorten ids to their shortest unique prefix; names that are not ids of a store stay as they are."""
     longest = max(map(len, ids), default=0)
     digits = next(
         (
@@ -124,14 +122,14 @@ def load_words(history: FigureHistory) -> str:
 
 
 def figure_text(figure: str, value: float) -> str:
-    """In its unit: `1,234 /s`, `4.56 ms`."""
+    """A value with its unit: `1,234 /s`, `4.56 ms`."""
     metric = named(figure)
     return (
         duration(value * NS_PER_MS) if metric is not None and metric.unit == "ms" else f"{quantity(value)} /s"
     )
 
 
-# --- what is said
+# --- the verdict
 
 
 def _verdict(trends: Sequence[_Trend], names: Mapping[str, str]) -> tuple[str, Tone]:
@@ -139,13 +137,13 @@ def _verdict(trends: Sequence[_Trend], names: Mapping[str, str]) -> tuple[str, T
     missing = missing_runs(runs)
     if missing:
         return (
-            f"Too early to tell: a change can be seen from {FEWEST} comparable runs on, and there "
+            f"Too early to tell: at least {FEWEST} comparable runs are needed to detect a change, and there "
             f"{'is' if runs == 1 else 'are'} {runs}.",
             Tone.PLAIN,
         )
     found = [(trend, change) for trend in trends for change in trend.changes]
     if not found:
-        return f"No change in {plural(runs, 'run')}.{_visible(trends)}", Tone.PLAIN
+        return f"No change detected in {plural(runs, 'run')}.{_visible(trends)}", Tone.PLAIN
     last = max(found, key=lambda row: row[1].index)
     sentences = [_change_words(trend, change, names) for trend, change in found[:NAMED]]
     more = f" And {plural(len(found) - NAMED, 'other change')}." if len(found) > NAMED else ""
@@ -170,9 +168,7 @@ def _visible(trends: Sequence[_Trend]) -> str:
     for trend in trends[:1]:
         least = smallest_visible(trend.history.points)
         if least is not None:
-            return (
-                f" One of {share(max(least, LEAST))} in the middle of {trend.history.figure}'s would be seen."
-            )
+            return f" A {share(max(least, LEAST))} change of {trend.history.figure} halfway through would be detected."
     return ""
 
 
@@ -180,7 +176,7 @@ def _figures(trends: Sequence[_Trend], names: Mapping[str, str]) -> Iterator[Fig
     for trend in trends[:CARDS]:
         history = trend.history
         last = history.points[-1]
-        detail, tone = "no change seen", Tone.PLAIN
+        detail, tone = "no change detected", Tone.PLAIN
         if trend.changes:
             change = trend.changes[-1]
             detail = f"{difference(_percent(change))} since {names[change.after_id]}"
@@ -210,7 +206,7 @@ def _changes_section(found: Sequence[tuple[_Trend, TrendChange]], names: Mapping
         rows.append((*cells, difference(_percent(change))))
         tones.append(trend.tone(change))
     table = Table("What changed", columns, tuple(rows), tones=tuple(tones))
-    return Section("changes", "What changed", "The newest first; with 95 % intervals.", (table,))
+    return Section("changes", "What changed", "Newest first, with 95 % intervals.", (table,))
 
 
 # --- charts and tables
@@ -233,7 +229,7 @@ def history_chart(
     names: Mapping[str, str],
     new_ids: Sequence[str] = (),
 ) -> Chart:
-    """A figure over the runs, which are numbered in their order; those that are new are drawn by themselves."""
+    """A figure over the runs, which are numbered in order; new runs are a separate line."""
     points = history.points
     old = [row for row in enumerate(points, 1) if row[1].run_id not in new_ids]
     new = [row for row in enumerate(points, 1) if row[1].run_id in new_ids]
@@ -273,11 +269,11 @@ def history_chart(
 
 
 def _run_axis(points: Sequence[TrendPoint]) -> ChartAxis:
-    """Runs by their number, with the day that each started on; on a single day, with the time."""
+    """An axis of run numbers with their dates, or with times if all started on one day."""
     days = {point.started_at[:10] for point in points}
-    title, first, last = "run, the oldest first", 0, 10
+    title, first, last = "run, oldest first", 0, 10
     if len(days) == 1 and len(points) > 1:
-        title, first, last = f"{title}; all of {min(days)}", 11, 16
+        title, first, last = f"{title}; all on {min(days)}", 11, 16
 
     def is_run(number: float) -> bool:
         return 1 <= number <= len(points)
@@ -298,7 +294,7 @@ def _mark(number: int, point: TrendPoint, history: FigureHistory, names: Mapping
 
 
 def _levels(points: Sequence[TrendPoint], found: Sequence[TrendChange]) -> Iterator[tuple[ChartPoint, ...]]:
-    """A line across every part between changes: the mean of the logarithms."""
+    """A line at the geometric mean between changes."""
     for start, end in pairwise((0, *(change.index for change in found), len(points))):
         if end > start:
             level = math.exp(sum(math.log(point.value) for point in points[start:end]) / (end - start))
@@ -306,7 +302,7 @@ def _levels(points: Sequence[TrendPoint], found: Sequence[TrendChange]) -> Itera
 
 
 def _runs_table(trends: Sequence[_Trend], names: Mapping[str, str], commits: Mapping[str, str]) -> Table:
-    """The newest first."""
+    """A table of the runs, newest first."""
     at = {(trend.history.figure, point.run_id): point for trend in trends for point in trend.history.points}
     runs = {point.run_id: point for trend in trends for point in trend.history.points}
     has_commits = any(commits.get(row) for row in runs)
@@ -319,7 +315,7 @@ def _runs_table(trends: Sequence[_Trend], names: Mapping[str, str], commits: Map
         cells += [commits.get(run_id, "")[:10]] if has_commits else []
         cells += [_cell(trend.history.figure, at.get((trend.history.figure, run_id))) for trend in trends]
         rows.append(tuple(cells))
-    return Table("The runs, the newest first", tuple(columns), tuple(rows), Depth.DRAWN)
+    return Table("The runs, newest first", tuple(columns), tuple(rows), Depth.DRAWN)
 
 
 def _cell(figure: str, point: TrendPoint | None) -> str:
@@ -331,9 +327,9 @@ def _cell(figure: str, point: TrendPoint | None) -> str:
 
 def _method_section(histories: Sequence[FigureHistory], rate: float) -> Section:
     lead = (
-        f"A change is marked when the runs on both sides of it differ by more than their spread explains, and by at "
-        f"least {share(LEAST)}. Of {round(1 / FALSE_ALARMS)} such pages without a change, one shows a false one: the "
-        f"rate of {share(FALSE_ALARMS)} is shared by {plural(len(histories), 'figure')}. It needs three runs on "
-        "either side, so a single bad run is no change. Runs are taken as independent of each other."
+        f"A change is marked if the runs on both sides of it differ by more than their spread explains, and by at "
+        f"least {share(LEAST)}. One in {round(1 / FALSE_ALARMS)} such pages without a change shows a false one: the "
+        f"rate of {share(FALSE_ALARMS)} is shared by {plural(len(histories), 'figure')}. A change needs three runs on "
+        "either side, so a single bad run is not a change. Runs are assumed to be independent."
     )
     return Section("method", "What counts as a change", lead, is_detail=True)

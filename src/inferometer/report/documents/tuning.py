@@ -1,4 +1,4 @@
-"""A study as a document: what to run the model with, what else was tried, and how far to trust it."""
+"""A study as a document: the recommended configuration, the alternatives tried, and how far to trust it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,13 +39,13 @@ from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import ClientLoad, Status, Trial
 from inferometer.tune.variant import ModelVariant
 
-SHOWN = 5  # configurations in the first table, beside the model's own
+SHOWN = 5  # configurations in the first table, besides the model's own
 OWN = "own config"
 NAME = Column("Configuration", is_number=False, is_name=True)
 
 
 def tuning_document(study: Study) -> Document:
-    """The whole report; the same study gives the same document."""
+    """Return the report; the same study gives the same document."""
     study = replace(study, variants=tuple(map(_checked, study.variants)))
     found = recommend(study)
     return Document(
@@ -60,7 +60,7 @@ def tuning_document(study: Study) -> Document:
 
 
 def _checked(variant: ModelVariant) -> ModelVariant:
-    """With configurations in their normal form: a file may hold anything."""
+    """Normalize configurations: a file may contain anything."""
     parts = tuple(map(_checked, variant.composing))
     return replace(variant, config=model_config.normal(variant.config), composing=parts)
 
@@ -69,14 +69,14 @@ def _checked(variant: ModelVariant) -> ModelVariant:
 
 
 def label(study: Study, name: str) -> str:
-    """A configuration as the page calls it: `config 4`; of several models, with theirs."""
+    """The name of a configuration on the page: `config 4`; with several models, all their names."""
     if len(study.models) > 1:
         return name.replace(",", " + ")
     return worded(study, name)
 
 
 def worded(study: Study, text: str) -> str:
-    """A text with the names of configurations as the page has them."""
+    """Replace names of configurations by those on the page."""
     if len(study.models) > 1:
         return text
     numbered = study.default_name.removesuffix("default")
@@ -88,16 +88,16 @@ def _load(trial: Trial) -> str:
 
 
 def _load_words(load: ClientLoad) -> str:
-    batch = "" if load.batch == 1 else f" of batches of {load.batch}"
+    batch = "" if load.batch == 1 else f" with batches of {load.batch}"
     if load.concurrency is not None:
         return f"concurrency {load.concurrency:,}{batch}"
     if load.request_rate is not None:
         return f"request rate {plain_number(load.request_rate)}{batch}"
-    return f"the times in {load.intervals}{batch}"
+    return f"the intervals in {load.intervals}{batch}"
 
 
 def _promise(study: Study) -> str:
-    """`p99 ≤ 10 ms, errors ≤ 0.1 %`; empty where nothing is asked for."""
+    """`p99 ≤ 10 ms, errors ≤ 0.1 %`; empty without constraints."""
     several = len(study.goals) > 1
     return "; ".join(
         (f"{goal.model}: " if several else "") + ", ".join(map(_limit, goal.constraints))
@@ -132,7 +132,7 @@ def _shapes(study: Study, name: str) -> str:
 
 
 def shape_words(variants: Sequence[ModelVariant]) -> str:
-    """Of several models each with its name: `first with 2 CPU instances, ..., and second with ...`."""
+    """Describe variants; several models with their names: `first with 2 CPU instances, ..., and second with ...`."""
     rows = [part for variant in variants for part in variant.with_members if not part.is_ensemble]
     if len(rows) == 1:
         return _shape(rows[0])
@@ -140,12 +140,12 @@ def shape_words(variants: Sequence[ModelVariant]) -> str:
 
 
 def _working(study: Study, name: str) -> list[ModelVariant]:
-    """The models that have instances, members included."""
+    """The models with instances, including members."""
     return [variant for variant in study.loaded(name) if not variant.is_ensemble]
 
 
 def _has_several(study: Study) -> bool:
-    """Whether a configuration is one of several models."""
+    """Whether a configuration covers several models."""
     return any(len(_working(study, row.name)) > 1 for row in study.ranked)
 
 
@@ -158,7 +158,7 @@ def _gives(trial: Trial) -> str:
 
 
 def _range(trial: Trial) -> str:
-    """What another run is expected to give; of several models together it is not known."""
+    """The range expected of another run; unknown for several models together."""
     rate = facts.estimate(trial, THROUGHPUT)
     if rate is None or rate.limits is None:
         return ""
@@ -172,21 +172,21 @@ def _facts(study: Study) -> Iterator[str]:
     if study.search:
         yield f"{study.search} search"
     if promise := _promise(study):
-        yield f"promise: {promise}"
+        yield f"SLO: {promise}"
 
 
 def _verdict(study: Study, found: Recommendation | None) -> str:
-    """What to do, in one sentence."""
+    """Recommend what to do in one sentence."""
     if found is None:
         why = next((f": {trial.reason}" for trial in study.not_done if trial.reason), "")
         return f"No measurement of {facts.models(study)} succeeded, so there is nothing to recommend{why}."
     best, name = found.best.best, label(study, found.best.name)
     if not found.does_pass:
-        return f"No configuration keeps the promise ({_promise(study)}); the best without it is {name}: {_gives(best)}."
+        return f"No configuration meets the SLO ({_promise(study)}); the best without it is {name}: {_gives(best)}."
     if found.best.name == study.default_name and len(study.ranked) == 1:
         return f"Only the model's own configuration was measured: {_gives(best)}."
     if found.best.name == study.default_name:
-        words = f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}"
+        words = f"Keep the model's own configuration: nothing tried beats its {_gives(best)}"
         near = [label(study, row.name) for row in _near(study, found.best)]
         if not near:
             return f"{words}."
@@ -195,12 +195,12 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     shapes = f"{_shapes(study, found.best.name)} ({name})"
     words = f"{verb} {shapes}: {_gives(best)}"
     if found.gain is None:
-        why = "does not keep the promise" if found.has_default else "was not measured"
+        why = "does not meet the SLO" if found.has_default else "was not measured"
         return f"{words}; the model's own configuration {why}."
     if not found.is_sure:
         lead = difference(found.gain)
         if found.ruling == NOT_SHOWN:
-            return f"No gain that matters over the model's own configuration: the best is {shapes}, {lead}."
+            return f"No relevant gain over the model's own configuration: the best is {shapes}, {lead}."
         return (
             f"Inconclusive: the best figures are those of {shapes}: {_gives(best)}; its gain over the model's own "
             f"configuration is {lead}. A longer --budget can decide it."
@@ -208,12 +208,12 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     what = " by the objectives" if facts.has_other_objectives(study) else ""
     lead = f"{difference(found.gain)} against the model's own configuration{what}"
     if not found.is_repeated:
-        return f"{words}; {lead} is of one run, which may have been lucky: measure it again before relying on it."
+        return f"{words}; {lead} is from one run, which may have been lucky: measure it again before relying on it."
     return f"{words}, {lead}."
 
 
 def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
-    """Those whose interval reaches that of the model's own configuration."""
+    """Variants whose interval overlaps that of the model's own configuration."""
     for row in study.ranked:
         is_other = row.name != own.name and row.does_pass
         if is_other and gain(study.goals, own.best, row.best, is_least=True) <= 0:
@@ -221,7 +221,7 @@ def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
 
 
 def _tone(study: Study, found: Recommendation | None) -> Tone:
-    """Red where the exit code says that nothing was found; green for a gain that is sure."""
+    """Red if the exit code reports a failure; green for a certain gain."""
     if found is None or not found.does_pass:
         return Tone.BAD
     if found.best.name == study.default_name:
@@ -250,9 +250,9 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         tone = Tone.PLAIN if found.does_pass or not limits else Tone.BAD
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
     if found.gain is not None and best.name != study.default_name:
-        detail = "cannot be told from no gain"
+        detail = "no certain gain"
         if found.is_sure:
-            detail = "against the own configuration" if found.is_repeated else "of one run"
+            detail = "against the model's own" if found.is_repeated else "from one run"
         yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
 
 
@@ -280,8 +280,8 @@ def _best_section(study: Study) -> Section:
         NAME,
         *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
-        *map(Column, ("Infer/s", "±95 %", "p99 ms", "Against own")),
-        *((Column("Promise", is_number=False),) if _promise(study) else ()),
+        *map(Column, ("Infer/s", "±95 %", "p99 ms", "vs. own")),
+        *((Column("SLO", is_number=False),) if _promise(study) else ()),
     )
     cells = tuple(tuple(_best_cells(study, row, own)) for row in rows)
     tones = tuple(Tone.GOOD if row.does_pass else Tone.BAD for row in rows) if _promise(study) else ()
@@ -317,7 +317,7 @@ def _number(value: float | None) -> str:
 
 
 def _front_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
-    """Throughput against latency of all that was measured; the front is what nothing else beats in both."""
+    """Throughput over latency for all measurements; no measurement beats the front in both."""
     trials = [trial for trial in pool(study.trials) if _place(trial) is not None]
     if len(trials) < 2 or found is None:
         return
@@ -339,9 +339,9 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
         Spread.LOG if is_log else Spread.LINEAR,
     )
     limit = study.goals[0].limit(LATENCY_P99) if len(study.goals) == 1 else None
-    note = "The front: nothing that was measured gives more throughput at the same or a lower latency."
+    note = "On the front, no other measurement has more throughput at the same or a lower latency."
     if any(not passes(study.goals, trial) for trial in trials):
-        note += " Hollow points break the promise."
+        note += " Hollow points violate the SLO."
     spans: tuple[Span, ...] = ()
     if limit is not None and max(xs, default=0.0) > limit:
         spans = (Span(limit, max(xs), f"beyond {plain_number(limit)} ms", is_faded=True),)
@@ -376,12 +376,12 @@ def _line(
 def _configuration_section(study: Study) -> Section:
     best = study.ranked[0].name
     blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
-    lead = f"Of {label(study, best)}: {_shapes(study, best)}. To be copied into the model repository."
+    lead = f"{label(study, best)}: {_shapes(study, best)}. Copy it into the model repository."
     return Section("configuration", "The recommended configuration", lead, blocks)
 
 
 def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
-    """Every trial in the order it was made; those that were left out have a section of their own."""
+    """Every trial in order; skipped trials have their own section."""
     trials = [trial for trial in study.trials if trial.status is not Status.SKIPPED]
     if not trials:
         return
@@ -418,7 +418,7 @@ def _outcome(study: Study, trial: Trial, found: Recommendation | None) -> tuple[
         for row in goal.constraints
         if _breaks(row, trial, place)
     ]
-    return (f"breaks {', '.join(map(_limit, broken))}", Tone.WARNING) if broken else ("ok", Tone.PLAIN)
+    return (f"violates {', '.join(map(_limit, broken))}", Tone.WARNING) if broken else ("ok", Tone.PLAIN)
 
 
 def _breaks(row: Constraint, trial: Trial, part: int) -> bool:

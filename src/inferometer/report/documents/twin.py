@@ -1,4 +1,4 @@
-"""A twin as a document: what it predicts, how sure that is, and how wrong it was where something was measured."""
+"""A twin as a document: its predictions, their uncertainty, and their errors where measurements exist."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -24,20 +24,18 @@ from inferometer.twin.twin import FIGURES, THROUGHPUT, Band, LoadForecast, Twin
 
 TAIL = "p99"
 CONFIDENCE = "90 %"  # of every interval of this report
-WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # what a good prediction is
-COVERED = 0.8  # of the points, at least
+WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # largest error of a good prediction
+COVERED = 0.8  # smallest share of figures inside their interval
 
 
 def twin_document(twin: Twin) -> Document:
-    """The whole report; the same twin gives the same document."""
+    """Return the report; the same twin gives the same document."""
     sections = (
         *_chart_sections(twin),
         _table_section(twin),
         _models_section(twin),
         _errors_section(twin),
-        message_section(
-            "notes", "To be known", (Message(f"{note}.", tone=Tone.PLAIN) for note in twin.notes)
-        ),
+        message_section("notes", "Notes", (Message(f"{note}.", tone=Tone.PLAIN) for note in twin.notes)),
     )
     names = ", ".join(model.name for model in twin.models)
     return Document(
@@ -56,7 +54,7 @@ def _errors(twin: Twin, figure: str) -> list[float]:
 
 
 def _covered(twin: Twin) -> tuple[int, int]:
-    """Measured figures inside their interval, and all of them."""
+    """Number of measured figures inside their interval, and of all of them."""
     found = [
         row.is_covered(name) for row in twin.forecasts for name in WITHIN if row.is_covered(name) is not None
     ]
@@ -75,19 +73,19 @@ def _verdict(twin: Twin) -> str:
             "each load predicted from the others" if twin.command == "twin fit" else "predicted and measured"
         )
         return (
-            f"Off in {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} figures are inside "
-            f"their {CONFIDENCE} interval."
+            f"Predictions miss {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} "
+            f"figures are inside their {CONFIDENCE} interval."
         )
     if not twin.forecasts:
-        return "Nothing was asked of the twin."
+        return "No prediction was requested."
     last = twin.forecasts[-1]
-    return f"{_where(last)}: {_said(last)}, {last.basis}."
+    return f"{_where(last)}: {_prediction_words(last)}, {last.basis}."
 
 
-def _said(row: LoadForecast) -> str:
+def _prediction_words(row: LoadForecast) -> str:
     words = [f"{quantity(row.bands[THROUGHPUT].value)} infer/s"] if THROUGHPUT in row.bands else []
     if row.is_overloaded:
-        return ", ".join((*words, "less than is asked for, so latencies grow as long as it goes on"))
+        return ", ".join((*words, "below the requested rate, so latency keeps growing"))
     if TAIL in row.bands:
         band = row.bands[TAIL]
         words.append(f"p99 {duration(band.value)} ({duration(band.low)} to {duration(band.high)})")
@@ -116,7 +114,7 @@ def _cards(twin: Twin) -> Iterator[Figure]:
         if errors:
             tone = Tone.GOOD if errors[-1] <= most else Tone.WARNING
             yield Figure(
-                f"{_name(name)} off by", share(errors[len(errors) // 2]), f"at most {share(errors[-1])}", tone
+                f"{_name(name)} error", share(errors[len(errors) // 2]), f"at most {share(errors[-1])}", tone
             )
     inside, count = _covered(twin)
     if count:
@@ -140,7 +138,7 @@ def _name(figure: str) -> str:
 
 
 def _chart_sections(twin: Twin) -> Iterator[Section]:
-    """For each model and kind of load that has a line to draw."""
+    """Charts for each model and kind of load that has enough points."""
     kinds = dict.fromkeys((row.model, row.part.mode, row.part.arrivals) for row in twin.forecasts)
     for number, (model, mode, arrivals) in enumerate(kinds):
         rows = [
@@ -182,7 +180,7 @@ _NOTE = f"The band is the {CONFIDENCE} interval; hollow points are extrapolated.
 def _lines(
     twin: Twin, rows: Sequence[LoadForecast], figure: str, text: Callable[[float], str]
 ) -> tuple[ChartLine, ...]:
-    """Predicted lines, one for each mix and setting, and what was measured."""
+    """Predicted lines for each mix and setting, and the measurements."""
     found: list[ChartLine] = []
     groups: dict[str, list[LoadForecast]] = {}
     for row in rows:
@@ -241,14 +239,14 @@ def _table_section(twin: Twin) -> Section | None:
     if not twin.forecasts:
         return None
     lead = (
-        f"With {CONFIDENCE} intervals. Distances are in multiples of e of the load; other models beside it and "
-        "other settings count as well."
+        f"With {CONFIDENCE} intervals. A distance of 1 is a factor of e in the load; other models beside it and "
+        "other settings add to it."
     )
     if twin.command == "twin fit":
-        lead = f"Each measured load as the others predict it. {lead}"
+        lead = f"Each measured load as predicted from the others. {lead}"
     measured = [row for row in twin.forecasts if row.measured]
     tables = (_forecast_table(twin.forecasts), *([_check_table(measured)] if measured else []))
-    return Section("forecasts", "What is expected", lead, tables)
+    return Section("forecasts", "Predictions", lead, tables)
 
 
 _LOAD_COLUMNS = (*text_columns("Model"), Column("Load", is_number=False, is_name=True))
@@ -263,7 +261,7 @@ def _forecast_table(forecasts: Sequence[LoadForecast]) -> Table:
     columns = [*_LOAD_COLUMNS]
     for figure in _TEXTS:
         columns += [Column(_title(figure)), Column(f"{_title(figure)}, {CONFIDENCE}", rank=1)]
-    columns += [Column("From the data", is_number=False, is_name=True)]
+    columns += [Column("Basis", is_number=False, is_name=True)]
     rows = []
     for row in forecasts:
         cells = [row.model, _load_cell(row)]
@@ -278,7 +276,7 @@ def _check_table(forecasts: Sequence[LoadForecast]) -> Table:
     columns = [*_LOAD_COLUMNS]
     for figure in WITHIN:
         columns += [Column(f"{_title(figure)} {word}".strip()) for word in ("predicted", "measured")]
-        columns += [Column("off")]
+        columns += [Column("error")]
     columns += [Column(f"In the {CONFIDENCE} interval", is_number=False, is_name=True)]
     rows, tones = [], []
     for row in forecasts:
@@ -332,7 +330,7 @@ def _models_section(twin: Twin) -> Section:
             )
         rows.append((model.name, "outside the steps", duration(model.outside_s * 1e9), *[""] * 5))
     table = Table("Service times", columns, tuple(rows), Depth.DRAWN)
-    return Section("models", "What the twin is made of", "", (table,), is_detail=True)
+    return Section("models", "What the twin consists of", "", (table,), is_detail=True)
 
 
 def _errors_section(twin: Twin) -> Section:
@@ -340,7 +338,7 @@ def _errors_section(twin: Twin) -> Section:
         *text_columns("Model"),
         Column("Figure", is_number=False, is_name=True),
         Column("at measured loads"),
-        Column("more per unit of distance"),
+        Column("plus per unit of distance"),
     )
     rows = tuple(
         (model.name, _name(name), f"± {share(error.base)}", f"± {share(error.per_distance)}")
@@ -348,5 +346,5 @@ def _errors_section(twin: Twin) -> Section:
         for name, error in ((name, twin.errors[model.name][name]) for name in FIGURES)
     )
     table = Table("Standard deviations of the error", columns, rows, Depth.DETAIL)
-    lead = "What the plain simulation was off by at the measured loads; the intervals are made of it."
-    return Section("errors", "How wrong it is", lead, (table,), is_detail=True)
+    lead = "Errors of the plain simulation at the measured loads; the intervals are derived from them."
+    return Section("errors", "Prediction errors", lead, (table,), is_detail=True)

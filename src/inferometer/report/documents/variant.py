@@ -1,4 +1,4 @@
-"""One variant in detail: its load curve, where the time goes, every measurement."""
+"""One variant in detail: its load curve, the breakdown of its time, and all measurements."""
 
 from collections.abc import Iterator, Sequence
 
@@ -52,7 +52,7 @@ READING = (
 
 
 def plots(study: Study, *, with_gpus: bool) -> list[tuple[str, str, str, str]]:
-    """Name, title, x and y of what is drawn about one variant."""
+    """Name, title, x and y of the charts of one variant."""
     rows = OFFLINE_PLOTS if study.mode == "offline" else ONLINE_PLOTS
     return [row for row in rows if with_gpus or not row[3].startswith("gpu_")]
 
@@ -62,7 +62,7 @@ def find(study: Study, name: str) -> RankedVariant:
 
 
 def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequence[Chart] = ()) -> Document:
-    """Of one variant by its name."""
+    """Return the report of one variant."""
     ranked = find(study, name)
     (variant,) = facts.variants_of(study, name)
     with_gpus = with_gpus or not variant.cpu_only
@@ -153,7 +153,7 @@ def _bar(trial: Trial) -> Bar | None:
 
 
 def measurements(study: Study, ranked: RankedVariant, *, with_gpus: bool) -> Table:
-    """The contract's columns; batch size and load both where both vary."""
+    """The columns of model-analyzer; both batch size and load if both vary."""
     is_offline = study.mode == "offline"
     first = THROUGHPUT if is_offline else LATENCY_P99
     trials = sorted(ranked.trials, key=lambda trial: -(trial.combined(first) or 0))

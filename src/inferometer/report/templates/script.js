@@ -2,10 +2,10 @@
 (() => {
   const root = document.documentElement;
 
-  // --- colours: as the system has it, or as chosen here
-  const themes = [["", "◐", "as the system has it"], ["dark", "●", "dark"], ["light", "○", "light"]];
+  // --- colours: those of the system, or as chosen here
+  const themes = [["", "◐", "system"], ["dark", "●", "dark"], ["light", "○", "light"]];
   const button = document.getElementById("theme");
-  const remember = (name) => { try { localStorage.setItem("inferometer-theme", name); } catch { /* a page from a file may not */ } };
+  const remember = (name) => { try { localStorage.setItem("inferometer-theme", name); } catch { /* not allowed for a page from a file */ } };
   const recall = () => { try { return localStorage.getItem("inferometer-theme") || ""; } catch { return ""; } };
   const paint = (name) => {
     const [value, sign, words] = themes.find((row) => row[0] === name) || themes[0];
@@ -37,7 +37,7 @@
     });
   }
 
-  // --- texts to be copied; where the browser does not let us, the text is selected, ready for Ctrl-C
+  // --- texts to copy; if the browser forbids it, the text is selected for Ctrl-C
   for (const copy of document.querySelectorAll("button.copy")) {
     copy.hidden = false;
     copy.addEventListener("click", () => {
@@ -53,7 +53,7 @@
     });
   }
 
-  // --- what is pointed at: the nearest mark of a chart, or the segment of a bar
+  // --- tooltips: the nearest mark of a chart, or the segment of a bar
   const tip = document.getElementById("tip");
   const show = (words, x, y) => {
     tip.textContent = words;
@@ -94,7 +94,7 @@
   }
   addEventListener("scroll", hide, { passive: true });
 
-  // --- inside a page of `inferometer ui`, which makes room for all of it
+  // --- inside a page of `inferometer ui`, which resizes the frame to fit
   if (parent !== window) {
     new ResizeObserver(() => parent.postMessage({ height: document.body.scrollHeight }, "*")).observe(document.body);
   }

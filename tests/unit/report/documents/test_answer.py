@@ -34,36 +34,36 @@ FIGURES = "p50 2.00 µs, p99 4.00 ms"
         ({8: 2350.0}, f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}."),
         (
             {4: 1200.0, 8: 2350.0, 16: 2360.0, 32: 2100.0},
-            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: more load brings no more.",
+            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: throughput has saturated.",
         ),
         (
             {4: 1200.0, 8: 2350.0},
-            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: more load may bring more.",
+            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: throughput may rise further with more load.",
         ),
         (
             {4: 2200.0, 8: 2350.0},
-            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: concurrency 4 already brings 94 % of it.",
+            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: concurrency 4 already reaches 94 % of it.",
         ),
         ({8: 2350.0, 16: None}, f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}."),
         ({8: None}, ""),
     ],
 )
-def test_of_a_sweep_by_concurrency(sweep, rates, words):
+def test_answer_of_a_concurrency_sweep(sweep, rates, words):
     assert answer(sweep(rates)) == words
 
 
-def test_of_rates(sweep):
+def test_answer_of_request_rates(sweep):
     rates = {100: 100.0, 200: 199.0, 400: 231.0}
     assert answer(sweep({100: 100.0}, mode="request_rate")) == f"Keeps up with 100 requests/s: {FIGURES}."
     assert answer(sweep(rates, mode="request_rate", spoilt=(400,))) == (
         f"Keeps up with 200 requests/s: {FIGURES}; not with 400."
     )
     assert answer(sweep({400: 231.0}, mode="request_rate", spoilt=(400,))) == (
-        f"231 infer/s ±1.0 % where 400 requests/s were asked for, {FIGURES}: overloaded."
+        f"231 infer/s ±1.0 % instead of the requested 400 requests/s, {FIGURES}: overloaded."
     )
 
 
-def test_of_a_schedule(sweep):
+def test_answer_of_a_schedule(sweep):
     result = sweep({100: 100.0}, mode="request_rate")
     result = replace(result, effective=replace(result.effective, mode="replay"))
     assert answer(result) == f"All 900 requests were answered, 100 infer/s ±1.0 % on average, {FIGURES}."

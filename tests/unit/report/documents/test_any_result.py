@@ -1,4 +1,4 @@
-"""Whatever was measured, there is a page: figures of any size, with or without anything."""
+"""Any result makes a page: figures of any size, with or without optional parts."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ RATES = st.floats(0, 1e9, allow_nan=False)
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TIMES, RATES, st.floats(-1e9, 1e9), st.booleans(), st.booleans(), st.integers(0, 8))
-def test_a_page_of_any_figures(times, rate, low, has_server, is_rate, windows):
+def test_any_figures_make_a_page(times, rate, low, has_server, is_rate, windows):
     latency = Series(np.array(times, dtype=np.int64)).distribution()
     result = sample_result()
     levels = []
@@ -49,6 +49,6 @@ def test_a_page_of_any_figures(times, rate, low, has_server, is_rate, windows):
 
 
 @pytest.mark.parametrize("empty", ["asked", "host", "server", "model"])
-def test_a_page_of_a_result_that_says_little(empty):
+def test_nearly_empty_results_make_a_page(empty):
     without: Any = {empty: {}}
     assert "<main>" in to_html(replace(sample_result(), **without, effective=Effective()))

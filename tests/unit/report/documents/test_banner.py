@@ -1,4 +1,4 @@
-"""The colour of a page's banner, its sentence and the verdicts of its levels say the same."""
+"""The colour of a page's banner, its sentence and the verdicts of its levels are consistent."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ LOADS = (1.0, 2.0, 3.0, 4.0)
 
 @st.composite
 def levels(draw):
-    """Levels that went well, or badly in any way."""
+    """Levels that succeeded, or failed in any way."""
     found = []
     for level in sample_result().levels[: draw(st.integers(0, 4))]:
         answered = draw(st.sampled_from(("all", "some", "none", "nothing")))
@@ -72,7 +72,7 @@ RESULTS = st.builds(build, levels(), findings(), st.sampled_from((0.0, 0.5)), RE
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
-def test_a_green_banner_is_over_a_run_that_nothing_is_wrong_with(result):
+def test_a_banner_is_green_only_if_nothing_is_wrong(result):
     page = measurement_document(result)
     if page.tone is not Tone.GOOD:
         return
@@ -89,24 +89,23 @@ def test_a_green_banner_is_over_a_run_that_nothing_is_wrong_with(result):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
-def test_a_banner_that_is_not_green_says_why(result):
+def test_a_banner_that_is_not_green_gives_a_reason(result):
     page = measurement_document(result)
     words = {word for level in result.levels for word in verdict_words(level).split(", ")} - {"ok", "kept"}
     reasons = words | {
         "failed",
-        "breaks 'p99<50ms'",
-        "broken at",
-        "broken from",
-        "not decided",
+        "violates 'p99<50ms'",
+        "violated at",
+        "violated from",
+        "undecided",
         "nothing to report",
-        "sending process died",
-        "is not kept",
-        "could not be decided",
+        "worker process died",
+        "is not met",
         "unknown",
         "interval up to",
-        "nothing is known to break it",
+        "no violation found",
         "the machine was busy",
-        "too few to say",
+        "too few to estimate",
     }
     assert (page.tone is not Tone.GOOD) == any(reason in page.verdict.lower() for reason in reasons), (
         page.verdict
@@ -115,7 +114,7 @@ def test_a_banner_that_is_not_green_says_why(result):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
-def test_a_run_that_gave_nothing_or_was_cut_short_is_red(result):
+def test_a_run_without_results_or_cut_short_is_red(result):
     page = measurement_document(result)
     is_cut = any(level.is_cut_short for level in result.levels)
     good = sum(level.measurement.request_count for level in result.levels if level.measurement is not None)

@@ -1,4 +1,4 @@
-"""Where the time goes: the pieces of a request add up to its latency."""
+"""Time breakdown: the pieces of a request add up to its latency."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def test_without_server_statistics_the_rest_is_network_and_server():
     assert steps(None) == ()
 
 
-def test_by_rate_the_wait_before_the_send_is_a_piece(build):
+def test_at_a_rate_the_wait_before_sending_is_a_piece(build):
     row = build.measurement(100, 50.0, 900, 0, (900, 900, 900, 900), transport=600, send=10, receive=20)
     assert [(name, round(ns / 1000)) for name, ns in level_pieces(row).items()] == [
         ("waiting to be sent", 300),

@@ -1,4 +1,4 @@
-"""Classes of traffic and interference in every form of the report."""
+"""Classes of traffic and interference in every format."""
 
 import csv
 import io
@@ -19,13 +19,13 @@ from tests.support.reports import sample_interference, sample_scenario
 @pytest.mark.parametrize(
     ("answer", "kind"), [(sample_scenario(), Result), (sample_interference(), Interference)]
 )
-def test_what_is_saved_comes_back(answer, kind):
+def test_saved_answers_are_read_back(answer, kind):
     again = from_json(to_json(answer), "file", kind)
     assert to_json(again) == to_json(answer)
     assert to_html(again) == to_html(answer)
 
 
-def test_every_class_has_a_row_in_each_phase_and_a_line_in_the_page():
+def test_every_class_has_a_row_per_phase_and_a_line_on_the_page():
     found = sample_scenario()
     text = to_markdown(found)
     for name in ("detector", "classifier"):
@@ -38,16 +38,16 @@ def test_every_class_has_a_row_in_each_phase_and_a_line_in_the_page():
     assert [span.label for span in charts[0].spans] == ["ramp", "peak"]
 
 
-def test_the_verdict_says_who_breaks_a_promise_and_when_a_server_was_gone():
+def test_the_verdict_names_slo_violations_and_outages():
     said = document(sample_scenario()).verdict
-    assert "classifier breaks 'p99<5ms' at phase ramp, phase peak" in said
+    assert "classifier violates 'p99<5ms' at phase ramp, phase peak" in said
     assert "2 classes through 2 phases: detector" in said
-    assert "gone at 7.00 s, 3 requests got no answer, and it did not come back" in said
-    assert "back after 2.10 s; answers were as quick as before 500 ms later" in to_markdown(sample_scenario())
+    assert "gone at 7.00 s, 3 requests unanswered, and it did not come back" in said
+    assert "back after 2.10 s; answers were as fast as before 500 ms later" in to_markdown(sample_scenario())
     assert sample_scenario().breaks_promise
 
 
-def test_the_table_has_the_sum_and_every_class():
+def test_the_table_has_the_total_and_every_class():
     rows = list(csv.DictReader(io.StringIO(to_csv(sample_scenario()))))
     assert [(row["Phase"], row["Class"]) for row in rows] == [
         (phase, name) for phase in ("ramp", "peak") for name in ("all", "detector", "classifier")
@@ -56,10 +56,10 @@ def test_the_table_has_the_sum_and_every_class():
     assert 'name="phase peak, classifier keeps p99&lt;5ms"' in to_junit(sample_scenario())
 
 
-def test_interference_says_who_pays_and_for_what():
+def test_interference_names_the_loser_and_the_resource():
     found = sample_interference()
     assert document(found).verdict == (
-        "detector is 1.25 ± 0.03 times slower than alone, by cores; "
+        "detector is 1.25 ± 0.03 times slower than alone (contention: cores); "
         "classifier is not slowed by more than 1.0 % in throughput."
     )
     text = to_markdown(found)

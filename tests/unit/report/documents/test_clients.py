@@ -28,15 +28,15 @@ def result_of_clients() -> Result:
     return replace(result, levels=levels)
 
 
-def test_one_machine_has_no_such_section():
+def test_a_single_machine_has_no_client_section():
     assert clients_section(sample_result()) is None
 
 
-def test_every_client_has_a_row_of_figures():
+def test_every_client_has_a_row():
     section = clients_section(result_of_clients())
     assert section.lead == "The load came from 2 clients on 2 nodes."
     main, clocks, *others = section.blocks
-    assert len(others) == 3  # of the other levels, folded
+    assert len(others) == 3  # folded, for the other levels
     assert isinstance(main, Table)
     assert isinstance(clocks, Table)
     names = [column.name for column in main.columns]
@@ -47,7 +47,7 @@ def test_every_client_has_a_row_of_figures():
         "p99": "20.0 ms",
         "Failed": "0",
         "CPU": "30 %",
-        "CPU a request": "30.0 µs",
+        "CPU per request": "30.0 µs",
         "Late p50": "20.0 µs",
         "Late p99": "90.0 µs",
         "Sent": "1.00 MB",
@@ -61,7 +61,7 @@ def test_every_client_has_a_row_of_figures():
     )
 
 
-def test_all_writers_show_it():
+def test_all_formats_show_clients():
     document = measurement_document(result_of_clients())
     screen = io.StringIO()
     show(document, Console(file=screen, width=120))
@@ -70,7 +70,7 @@ def test_all_writers_show_it():
             assert words in text, words
 
 
-def test_a_saved_file_has_them_all(tmp_path):
+def test_a_saved_file_keeps_all_clients(tmp_path):
     result = result_of_clients()
     path = tmp_path / "result.json"
     write(result, path)

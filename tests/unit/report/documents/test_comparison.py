@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown and JUnit: folds over one value."""
+"""A comparison as text, Markdown and JUnit."""
 
 import io
 import xml.etree.ElementTree as ET
@@ -28,7 +28,7 @@ from inferometer.compare.comparison import (
 from inferometer.compare.differences import difference_verdict, overall
 from inferometer.report.document import Table, Tone
 from inferometer.report.documents.comparison import sentences
-from inferometer.report.documents.speed import speed_of, times, unlike, verdict
+from inferometer.report.documents.speed import output_difference, speed_of, times, verdict
 from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.figures import named
@@ -91,7 +91,7 @@ def test_junit(comparison, golden):
     golden("comparison_junit.xml", to_junit(comparison))
 
 
-def test_junit_counts_what_it_holds(comparison):
+def test_junit_counts_match_its_cases(comparison):
     suite = ET.fromstring(to_junit(replace(comparison, problems=("2 % of the requests failed",))))
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "4",
@@ -115,7 +115,7 @@ def test_names_stay_text_everywhere(comparison):
 
 
 def only(comparison, *rows, **changes):
-    """With these rows at one load, or at those given by name."""
+    """The comparison with these rows at one load, or at the loads given by name."""
     levels = changes.pop("levels", (LevelDifference("concurrency", 1, rows),))
     contrast = replace(comparison.contrasts[0], levels=levels, outputs=changes.pop("outputs", ()))
     return replace(comparison, contrasts=(contrast,), gates=(), **changes)
@@ -129,7 +129,7 @@ SLOW = replace(ROWS[3], percent=Estimate(40.0, 20.0, 63.3), verdict=SLOWER, reas
     ("rows", "words"),
     [
         (ROWS, "int8 is 1.21 ± 0.03 times faster than fp32."),
-        ((UNSURE,), "No difference shown between int8 and fp32: throughput differs by 4.0 % at most at"),
+        ((UNSURE,), "No difference shown between int8 and fp32: throughput differs by at most 4.0 % at"),
         ((replace(UNSURE, percent=Estimate(1.0)),), "int8 against fp32: too few requests to tell."),
         (
             (ROWS[0], SLOW),
@@ -156,12 +156,12 @@ def test_each_variant_gets_a_sentence(comparison, rows, words):
         (Estimate(20.0), "1.20 times faster"),
     ],
 )
-def test_how_many_times_is_said_as_precisely_as_it_is_known(percent, words):
+def test_relative_speed_is_as_precise_as_its_interval(percent, words):
     verdict = FASTER if percent.value > 0 else SLOWER
     assert times(Difference("throughput", 1.0, 1.0, percent, verdict)) == words
 
 
-def test_the_heaviest_load_that_shows_something_speaks(comparison):
+def test_the_heaviest_load_with_a_difference_is_the_headline(comparison):
     light = LevelDifference("concurrency", 1, (ROWS[0],))
     heavy = LevelDifference("concurrency", 8, (UNSURE, SLOW))
     speed = speed_of(only(comparison, levels=(light, heavy)).contrasts[0])
@@ -182,14 +182,14 @@ def test_the_heaviest_load_that_shows_something_speaks(comparison):
         (replace(OUTPUTS[0], non_finite=2), "2 elements with NaN or infinity on one side only"),
     ],
 )
-def test_an_output_is_alike_up_to_rounding(comparison, output, why):
-    assert unlike(output) == why
+def test_outputs_match_up_to_rounding(comparison, output, why):
+    assert output_difference(output) == why
     words, tone = verdict(only(comparison, ROWS[0], outputs=(output,)))
     assert why in words
     assert tone is (Tone.WARNING if why else Tone.GOOD)
 
 
-def test_many_variants_are_counted(comparison):
+def test_many_variants_are_summarized_by_count(comparison):
     contrasts = tuple(
         replace(comparison.contrasts[0], variant=f"v{n}", levels=(LevelDifference("concurrency", 1, (row,)),))
         for n, row in enumerate((ROWS[0], UNSURE, UNSURE, SLOW, ROWS[0]))
@@ -205,7 +205,7 @@ def test_many_variants_are_counted(comparison):
     assert table.rows[1][-1] == "1.21 ± 0.03 times faster"
 
 
-# --- one verdict, whatever comes together
+# --- one consistent verdict for any combination
 
 LIMITS = st.tuples(st.floats(-99, 900), st.floats(-99, 900), st.floats(-99, 900)).map(sorted)
 
@@ -243,22 +243,22 @@ def comparisons(draw):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(comparisons())
-def test_there_is_one_verdict_and_nothing_contradicts_it(found):
+def test_the_verdict_is_consistent(found):
     words, tone = verdict(found)
     assert words.endswith(".")
     assert words.count(": ") <= words.count("'") + 3
     first = words.partition(":")[0]
     expected = {"invalid": "Invalid", "regression": "Regression", "inconclusive": "Inconclusive"}
-    # Without a condition the same word may say that the variants cannot be told apart.
+    # Without a condition, the same word may mean that no difference was shown.
     assert (first in expected.values()) >= (found.outcome in expected)
     assert expected.get(found.outcome, first) == first
-    # The colour is the exit code's: red where it says failure, never green where it does not say success.
+    # The colour follows the exit code: red for a failure, green only for success.
     assert (tone is Tone.BAD) == (found.exit_code in (1, 3))
     assert tone is Tone.WARNING or found.exit_code != 2
     shown = {
         row.verdict for contrast in found.contrasts for level in contrast.levels for row in level.differences
     }
-    is_unlike = any(unlike(row) for contrast in found.contrasts for row in contrast.outputs)
+    is_unlike = any(output_difference(row) for contrast in found.contrasts for row in contrast.outputs)
     if tone is Tone.GOOD:
         assert found.exit_code == 0
         assert SLOWER not in shown
@@ -267,6 +267,6 @@ def test_there_is_one_verdict_and_nothing_contradicts_it(found):
     for word in (FASTER, SLOWER):
         assert word in shown or f"times {word}" not in words
     if found.outcome == "fine":
-        assert is_unlike == ("is unlike the baseline's" in words)
+        assert is_unlike == ("differs from the baseline's" in words)
     for contrast in found.contrasts:
         assert speed_of(contrast).kind == contrast.verdict

@@ -86,15 +86,15 @@ def test_the_verdict_comes_first_and_every_step_has_a_row():
     assert "1. Run 2 instances of first instead of 1: 33.0 infer/s (+90 %), 120 ms" in shown
 
 
-def test_names_are_text_and_nothing_else():
+def test_names_are_not_interpreted():
     assert "↳ [red]second[/red]" in text(DIAGNOSIS)
 
 
-def test_nothing_to_suggest_is_said():
-    assert "No change of the settings is predicted to bring more." in text(replace(DIAGNOSIS, suggestions=()))
+def test_an_empty_list_of_suggestions_is_stated():
+    assert "No change of settings is predicted to help." in text(replace(DIAGNOSIS, suggestions=()))
 
 
-def test_without_statistics_only_what_is_known_is_shown():
+def test_without_statistics_only_known_figures_are_shown():
     shown = text(
         replace(
             DIAGNOSIS,
@@ -109,7 +109,7 @@ def test_without_statistics_only_what_is_known_is_shown():
     assert "! No statistics." in shown
 
 
-def test_trials_are_told_predicted_against_measured():
+def test_trials_show_predicted_and_measured_figures():
     trials = (
         ChangeTrial(SUGGESTION, 31.0, 129 * MS, 0.78, True, 1),
         ChangeTrial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no memory"),
@@ -122,12 +122,12 @@ def test_trials_are_told_predicted_against_measured():
     shown = " ".join(shown.split())
     assert "Before 17.4, after 31.0 infer/s (+78 %) at concurrency 4. Now: second limits it." in shown
     assert "refused" in shown
-    assert "The server has its original configuration again." in shown
+    assert "The server is back to its original configuration." in shown
     assert trial_words(trials[0]).endswith("predicted 33.0, measured 31.0 infer/s (+78 %), 129 ms; kept")
     assert trial_words(trials[1]).endswith("not possible: no memory")
 
 
-def test_what_is_known_of_a_gpu_is_told_and_what_is_not_is_said_to_be():
+def test_known_gpu_figures_are_shown_and_missing_ones_named():
     known = GpuFigures("GPU-a", 0.93, 310.4, 21 << 30, 140 << 30, 0.4, 1980.0)
     for gpu, words in (
         (known, "GPU: busy 93 % of the time, 21 of 140 GiB used, 310 W, 1980 MHz."),
@@ -137,7 +137,7 @@ def test_what_is_known_of_a_gpu_is_told_and_what_is_not_is_said_to_be():
         assert words in " ".join(text(replace(DIAGNOSIS, machine=machine)).split())
 
 
-def test_a_prediction_that_was_off_says_what_it_taught():
+def test_a_wrong_prediction_states_its_lesson():
     lesson = "51% less than predicted: 2 busy cores are worth 1.1, not 2"
     trial = ChangeTrial(SUGGESTION, 16.0, 250 * MS, -0.08, False, None, "", lesson)
     assert trial_words(trial).endswith(f"not kept. {lesson}")
@@ -145,7 +145,7 @@ def test_a_prediction_that_was_off_says_what_it_taught():
     assert f"first: instances 1 → 2: {lesson}." in " ".join(shown.split())
 
 
-def test_what_was_tried_comes_after_what_was_not():
+def test_tried_changes_follow_suggestions():
     other = replace(
         SUGGESTION,
         change=replace(SUGGESTION.change, kind="dynamic batching", settings={"dynamic_batching": None}),
@@ -155,7 +155,7 @@ def test_what_was_tried_comes_after_what_was_not():
     disproved = ChangeTrial(SUGGESTION, 17.4, 230 * MS, 0.0, False, None)
     told = replace(DIAGNOSIS, suggestions=(SUGGESTION, other), trials=(disproved,))
     shown = " ".join(text(told).split())
-    first, _, rest = shown.partition("Tried already:")
+    first, _, rest = shown.partition("Already tried:")
     assert "Do not let the server form batches" in first
     assert trial_words(disproved) in rest
     assert trial_words(disproved) not in first

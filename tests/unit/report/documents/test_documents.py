@@ -1,4 +1,4 @@
-"""Whole pages: self-contained, the same every time, with the result inside."""
+"""Whole pages: self-contained, reproducible, with the result inside."""
 
 import dataclasses
 import json
@@ -60,13 +60,13 @@ def tables(page):
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_the_page_is_the_same_when_made_again_from_the_file(kind):
+def test_a_page_made_from_the_saved_file_is_identical(kind):
     make = REPORTS[kind]
     assert to_html(from_json(to_json(make()), "it.json", *TYPES)) == to_html(make())
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_the_page_holds_the_file_it_was_made_from(kind):
+def test_a_page_contains_its_source_file(kind):
     make = REPORTS[kind]
     (source,) = re.findall(
         r'<script type="application/json" id="source">(.*?)</script>', to_html(make()), re.DOTALL
@@ -83,7 +83,7 @@ def test_nothing_is_fetched(kind):
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_names_from_outside_stay_text(kind):
+def test_foreign_names_stay_text(kind):
     make = REPORTS[kind]
     page = to_html(make(NASTY))
     assert NASTY not in page
@@ -92,21 +92,21 @@ def test_names_from_outside_stay_text(kind):
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_every_link_inside_the_page_is_unique(kind):
+def test_every_anchor_on_the_page_is_unique(kind):
     make = REPORTS[kind]
     names = [row.name for row in document(make()).sections]
     assert len(names) == len(set(names))
 
 
-def test_the_verdict_says_how_much_and_what_limits():
+def test_the_verdict_states_throughput_and_its_limit():
     words = document(sample_result()).verdict
     assert words.startswith(
-        "49.0 infer/s ±3.0 % at concurrency 3, p50 49.2 ms, p99 107 ms: more load brings no more. "
+        "49.0 infer/s ±3.0 % at concurrency 3, p50 49.2 ms, p99 107 ms: throughput has saturated. "
     )
     assert "Slowest step: decode, 47.5 ms per request, 90 % of the server's time" in words
 
 
-def test_windows_that_are_in_no_figure_are_marked():
+def test_excluded_windows_are_marked():
     result = sample_result()
     assert [first_counted(level) for level in result.levels] == [DISCARDED] * 4
     spans = section(document(result), "timeline").blocks[0].spans
@@ -115,14 +115,14 @@ def test_windows_that_are_in_no_figure_are_marked():
     assert counted == ["no: before the figures settled"] * DISCARDED + ["yes"] * (WINDOWS - DISCARDED)
 
 
-def test_a_cold_start_and_doubts_are_said():
+def test_cold_starts_and_doubts_are_reported():
     result = sample_result()
     level = result.levels[1]
     start = StartFigures(DISCARDED * 500_000_000, 20, 20.0, level.measurement.latency)
     doubt = Doubt("drift", "latency goes up by 20% over the level", "mean latency", "▁▂▃▄▅▆▇█")
     page = document(replace_level(result, 1, start=start, doubt=doubt))
     first, second = section(page, "notes").blocks[0].rows[:2]
-    assert first.text.startswith("concurrency 2: the first 1.00 s were unlike the rest and are left out")
+    assert first.text.startswith("concurrency 2: the first 1.00 s differ from the rest and are excluded")
     assert (second.text, second.advice) == (
         "concurrency 2: drift: latency goes up by 20% over the level",
         "mean latency ▁▂▃▄▅▆▇█",
@@ -171,7 +171,7 @@ def test_notes_come_with_their_advice():
     ]
 
 
-def test_a_run_without_any_answer_still_has_a_page():
+def test_a_run_without_answers_has_a_page():
     result = sample_result()
     silent = dataclasses.replace(result.levels[0], measurement=None, windows=())
     for levels in ((), (silent,)):
@@ -185,12 +185,12 @@ def test_a_search_has_its_finding_as_verdict():
     finding = results.Finding("p99<50ms", "concurrency", 3.0, 3.0, 4.0, "p99", 2.0, confidence=0.95)
     page = document(dataclasses.replace(sample_result(), finding=finding))
     assert page.kind == "Search"
-    assert page.verdict.startswith("Keeps 'p99<50ms' up to 3 requests in flight")
+    assert page.verdict.startswith("Meets 'p99<50ms' up to 3 requests in flight")
     assert (page.figures[0].value, page.figures[0].detail) == ("3 in flight", "95 % interval 3 to 4")
     assert "at concurrency 3" in page.figures[1].detail
 
 
-def test_settings_stand_asked_and_effective_side_by_side():
+def test_requested_and_effective_settings_are_side_by_side():
     rows = {
         name: (asked, effective)
         for name, asked, effective in tables(document(sample_result()))["All 38 settings"].rows
@@ -200,14 +200,14 @@ def test_settings_stand_asked_and_effective_side_by_side():
     assert rows["headers"] == ("authorization", "")
 
 
-def test_a_diagnosis_shows_what_was_predicted_and_measured():
+def test_a_diagnosis_shows_predicted_and_measured_figures():
     page = document(sample_diagnosis())
     assert page.verdict == (
-        "decode limits it to 50 infer/s: its only instance is always busy; what was changed brought it from 50.0 to "
+        "decode limits it to 50 infer/s: its only instance is always busy; the changes took it from 50.0 to "
         "88.0 infer/s, +76.0 % (+72.5 to +87.8)."
     )
     assert tables(page)["Predicted against measured"].rows == (
-        ("as it was", "4", "", "50.0", "", "", "80.0 ms", ""),
+        ("before", "4", "", "50.0", "", "", "80.0 ms", ""),
         ("decode: instances 1 → 2", "4", "90.0", "88.0", "98 %", "+76 %", "45.0 ms", "kept"),
         (
             "network: dynamic batching off → size 4",
@@ -222,11 +222,11 @@ def test_a_diagnosis_shows_what_was_predicted_and_measured():
     )
     assert section(page, "trials").lead == (
         "Before 50.0, after 88.0 infer/s (+76 %) at concurrency 4. Now: every core is busy. "
-        "The server has its original configuration again."
+        "The server is back to its original configuration."
     )
 
 
-def test_a_diagnosis_before_anything_was_tried_shows_what_would_help():
+def test_a_diagnosis_without_trials_shows_suggestions():
     page = document(dataclasses.replace(sample_diagnosis(), trials=(), after=None, is_restored=None))
     assert "trials" not in [row.name for row in page.sections]
     bars, messages, table, settings, _ = section(page, "suggestions").blocks
@@ -237,7 +237,7 @@ def test_a_diagnosis_before_anything_was_tried_shows_what_would_help():
     assert table.rows[0] == ("decode: instances 1 → 2", "4", "90.0", "+80 %", "44.0 ms")
 
 
-def test_a_diagnosis_of_nothing_still_has_a_page():
+def test_an_empty_diagnosis_has_a_page():
     bare = dataclasses.replace(
         sample_diagnosis(),
         steps=(),
@@ -275,7 +275,7 @@ def test_a_comparison_shows_each_difference_with_its_interval():
     ]
 
 
-def test_outputs_say_how_alike_they_are():
+def test_outputs_state_their_similarity():
     (table,) = section(document(sample_comparison()), "outputs").blocks
     assert [(row[1], row[-1]) for row in table.rows] == [
         ("AUDIO", "alike"),
@@ -284,7 +284,7 @@ def test_outputs_say_how_alike_they_are():
     ]
 
 
-def test_an_invalid_comparison_says_why_first():
+def test_an_invalid_comparison_starts_with_the_reason():
     page = document(dataclasses.replace(sample_comparison(), problems=("the hosts differ",)))
     assert page.verdict == "Invalid: the hosts differ."
     assert page.sections[0].name == "problems"

@@ -113,7 +113,7 @@ def test_figures_survive_a_narrow_terminal(build: ModuleType) -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_words_of_the_server_are_not_markup(build: ModuleType) -> None:
+def test_server_messages_are_not_markup(build: ModuleType) -> None:
     assert "[red]queue is full[/red]" in text_of(troubled(build))
 
 
@@ -132,20 +132,20 @@ def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({}, "up to 98.0 requests/s (95 % interval 96.0 to 104); above, it breaks on p99. Knee at 50.0."),
-        ({"low": 0.0}, "up to 98.0 requests/s (95 % interval up to 104); above, it breaks on p99"),
+        ({}, "up to 98.0 requests/s (95 % interval 96.0 to 104); limited by p99. Knee at 50.0."),
+        ({"low": 0.0}, "up to 98.0 requests/s (95 % interval up to 104); limited by p99"),
         (
             {"high": None},
-            "(95 % interval 96.0 or more); nothing is known to break it up to 120, the most",
+            "(95 % interval 96.0 or more); no violation found up to 120, the highest",
         ),
         ({"high": None, "low": 0.0}, "up to 98.0 requests/s (95 % interval unknown)"),
         (
             {"needed_s": 80.0},
-            "Knee at 50.0. The time was too short to say more: give --duration 80s or longer.",
+            "Knee at 50.0. To narrow this down, use --duration 80s or longer.",
         ),
         (
             {"value": 0.0, "low": 0.0, "judged": (JudgedLoad(98.0, "broken", ("p99",)),)},
-            "'p99<1ms' is not kept at any load that was tried; it broke on p99.",
+            "'p99<1ms' is not met at any load tried; limited by p99.",
         ),
         (
             {
@@ -153,16 +153,16 @@ def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
                 "low": 0.0,
                 "judged": (JudgedLoad(99.0, "undecided"), JudgedLoad(104.0, "broken")),
             },
-            "Whether 'p99<1ms' is kept at 99.0 requests/s, the least that was tried, could not be decided "
+            "It is undecided whether 'p99<1ms' is met at 99.0 requests/s, the lowest load tried "
             "(95 % interval up to 104).",
         ),
         (
             {"confidence": None, "judged": ()},
             "up to 98.0 requests/s (between 96.0 and 104)",
-        ),  # as 0.1 wrote it
+        ),  # written by 0.1
     ],
 )
-def test_a_finding_says_what_was_kept_and_how_sure_it_is(more: dict[str, Any], says: str) -> None:
+def test_a_finding_states_the_load_and_its_interval(more: dict[str, Any], says: str) -> None:
     judged = (JudgedLoad(98.0, "kept"), JudgedLoad(120.0, "broken", ("p99",)))
     finding = Finding(
         "p99<1ms", "request_rate", 98.0, 96.0, 104.0, "p99", 50.0, confidence=0.95, judged=judged
@@ -170,7 +170,7 @@ def test_a_finding_says_what_was_kept_and_how_sure_it_is(more: dict[str, Any], s
     assert says in finding_sentence(replace(finding, **more))
 
 
-def test_a_level_of_a_search_says_whether_it_keeps_the_promise(build: ModuleType) -> None:
+def test_a_search_level_states_its_slo_verdict(build: ModuleType) -> None:
     level = plain_sweep(build).levels[0]
     for row, says in (
         (JudgedLoad(level.value, "kept"), "kept"),
@@ -189,7 +189,7 @@ def test_at_60_columns_every_level_keeps_its_figures_and_verdict(build: ModuleTy
     assert "13.0 ms" in text
 
 
-def test_what_belongs_to_experts_is_shown_when_asked_for(build: ModuleType) -> None:
+def test_expert_figures_are_shown_on_request(build: ModuleType) -> None:
     stream = io.StringIO()
     show(document(plain_sweep(build)), Console(file=stream, width=100), is_verbose=True)
     assert "Client: 97 % of a core" in stream.getvalue()
@@ -197,7 +197,7 @@ def test_what_belongs_to_experts_is_shown_when_asked_for(build: ModuleType) -> N
 
 
 @pytest.mark.parametrize("width", [20, 30, 45, 60])
-def test_where_figures_do_not_fit_columns_go_but_none_is_cut(width: int) -> None:
+def test_narrow_tables_drop_columns_but_never_cut_figures(width: int) -> None:
     table = Table("Rates", tuple(map(Column, "abcdefg")), (tuple(f"{n}.1234567" for n in range(7)),))
     stream = io.StringIO()
     found = Document("kind", "title", (), "Verdict.", (Section("rates", "Rates", "", (table,)),))
@@ -206,7 +206,7 @@ def test_where_figures_do_not_fit_columns_go_but_none_is_cut(width: int) -> None
     assert cells == [f"{n}.1234567" for n in range((width + 2) // 11)]
 
 
-def test_failures_are_the_answer_where_nothing_ended_well(build: ModuleType) -> None:
+def test_failures_are_the_answer_if_nothing_succeeded(build: ModuleType) -> None:
     groups = (
         FailureGroup("http 500", 1, "other", 0.1, 0.1),
         FailureGroup("http 503", 1041, "not ready", 0.0, 2.0),
@@ -219,7 +219,7 @@ def test_failures_are_the_answer_where_nothing_ended_well(build: ModuleType) -> 
     )
 
 
-def test_green_is_only_what_can_be_relied_on(build: ModuleType) -> None:
+def test_only_reliable_results_are_green(build: ModuleType) -> None:
     sure = build.measurement(900, 2350.0, 307, 1, (1, 2, 3, 4), interval=0.01)
     level = build.level(sure, 1)
     assert measurement_document(build.result(level)).tone is Tone.GOOD
@@ -228,7 +228,7 @@ def test_green_is_only_what_can_be_relied_on(build: ModuleType) -> None:
     few = replace(level, measurement=replace(sure, infer_per_s=Estimate(2350.0)))
     page = measurement_document(build.result(few))
     assert page.tone is Tone.WARNING
-    assert "900 requests are too few to say how sure this is." in page.verdict
+    assert "900 requests are too few to estimate the uncertainty." in page.verdict
 
 
 def test_a_search_draws_each_load_once(build: ModuleType) -> None:

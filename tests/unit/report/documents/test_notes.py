@@ -1,4 +1,4 @@
-"""Notes: each is said once, for all levels that it is about."""
+"""Notes: each appears once, for all levels it applies to."""
 
 from dataclasses import replace
 
@@ -34,12 +34,12 @@ def levels(count: int) -> list[Level]:
         (["at 127.0.0.1:8000"] * 3, ["concurrency 1, 2, 4: at 127.0.0.1:8000"]),
     ],
 )
-def test_what_differs_in_numbers_alone_is_one_line(texts: list[str], lines: list[str]) -> None:
+def test_remarks_that_differ_only_in_numbers_share_a_line(texts: list[str], lines: list[str]) -> None:
     said = [Said(level, text) for level, text in zip(levels(len(texts)), texts, strict=True)]
     assert list(grouped(said)) == lines
 
 
-def test_what_is_about_the_whole_run_names_no_level() -> None:
+def test_remarks_on_the_whole_run_name_no_level() -> None:
     assert list(grouped([Said(None, "3 were cut off"), Said(None, "4 were cut off")])) == [
         "3 were cut off",
         "4 were cut off",
@@ -50,7 +50,7 @@ def with_levels(found: list[Level]) -> Result:
     return replace(sample_result(), levels=tuple(found), remarks=())
 
 
-def test_a_sweep_says_each_note_once() -> None:
+def test_a_sweep_shows_each_note_once() -> None:
     rows = []
     for number, level in enumerate(levels(12)):
         assert level.measurement is not None
@@ -63,12 +63,12 @@ def test_a_sweep_says_each_note_once() -> None:
     (messages,) = section.blocks
     assert isinstance(messages, Messages)
     first_rounds, busy = messages.rows
-    assert "their first round is left out: its answers took -10.0 % (concurrency 1) to" in first_rounds.text
+    assert "their first round is excluded: its answers took -10.0 % (concurrency 1) to" in first_rounds.text
     assert "others used 1.0 to 1.9 of this machine's 2 cores" in busy.text or "1.0 to 1.11" in busy.text
     assert "\n" not in first_rounds.text + busy.text
 
 
-def test_servers_of_text_have_requests_and_no_batch() -> None:
+def test_llm_servers_have_requests_and_no_batch() -> None:
     result = sample_text()
     result = replace(result, effective=replace(result.effective, service_kind="openai"))
     text = str(document(result))

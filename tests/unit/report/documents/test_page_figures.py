@@ -18,7 +18,7 @@ from tests.support.planted_store import planted_history
 from tests.support.reports import sample_diagnosis, sample_latency, sample_result
 from tests.support.twins import sample_twin
 
-CUT = "The axis does not begin at 0."
+CUT = "The y axis does not start at 0."
 
 
 def blocks(found: Document, kind: type) -> list:
@@ -33,13 +33,13 @@ def blocks(found: Document, kind: type) -> list:
         ([0.5, 3.0, 2.0, 5.0], False),
     ],
 )
-def test_a_trend_says_that_its_axis_is_cut_only_where_it_is(tmp_path: Path, values, is_cut) -> None:
+def test_a_trend_mentions_a_truncated_axis_only_if_there_is_one(tmp_path: Path, values, is_cut) -> None:
     planted_history(tmp_path, {"throughput": values})
     view = trend_view(Store(tmp_path), {})
     page = render(document_of(view, Store(tmp_path).shorts(view.runs), "us"))
     assert (CUT in page) == is_cut
     assert "2026-10-02" in re.search(r"<svg.*?</svg>", page, re.S)[0]
-    assert ">0</text>" not in re.search(r"<svg.*?run, the oldest", page, re.S)[0].partition("tick middle")[2]
+    assert ">0</text>" not in re.search(r"<svg.*?run, oldest", page, re.S)[0].partition("tick middle")[2]
 
 
 def test_a_twin_has_one_confidence_level_and_no_cell_that_breaks_inside_a_number() -> None:
@@ -51,7 +51,7 @@ def test_a_twin_has_one_confidence_level_and_no_cell_that_breaks_inside_a_number
             assert column.is_number or column.is_name or not has_numbers, (table.caption, column.name)
 
 
-def test_a_plan_for_a_constant_rate_draws_how_busy_replicas_are() -> None:
+def test_a_plan_for_a_constant_rate_draws_utilisation() -> None:
     plan = sample_capacity()
     busiest = plan.stretches[plan.peak]
     options = tuple(

@@ -1,4 +1,4 @@
-"""The page of a search: its loads on an axis of loads, the promise as a line, the limit as a band."""
+"""The page of a search: figures over the load, the SLO as a line, the limit as a band."""
 
 from dataclasses import replace
 
@@ -34,30 +34,30 @@ def charts(result):
     ("slo", "broken", "words"),
     [
         ("p99<1us", ("p99",), "broken: p99"),
-        ("p99<1h", ("p99",), "broken"),  # by other levels, or by the curve through all of them
+        ("p99<1h", ("p99",), "broken"),  # violated by other levels, or by the fitted curve
         ("p99<1h, p50<1us", ("p99", "p50"), "broken: p50"),
         ("p99<1h", ("overload",), "broken: overload"),
         ("p99<1us", (), "broken"),
         ("a term of another version", ("p99",), "broken: p99"),
     ],
 )
-def test_a_level_names_the_limits_that_its_own_figures_are_beyond(slo, broken, words):
+def test_a_level_names_the_limits_that_its_own_figures_violate(slo, broken, words):
     result = searched(slo, judged=(JudgedLoad(4.0, "broken", broken),))
     level = next(level for level in result.levels if level.value == 4.0)
     assert verdict_words(level, result.finding).split(", ")[0] == words
 
 
-def test_loads_lie_on_an_axis_of_loads_with_the_figure_that_was_promised():
+def test_charts_show_the_slo_figure_over_the_load():
     (chart,) = charts(searched())
     line = chart.series[0]
-    assert (line.name, chart.x.title) == ("p99 of each load", "request rate (requests/s)")
+    assert (line.name, chart.x.title) == ("p99 at each load", "request rate (requests/s)")
     expected = [(level.value, level.measurement.latency.percentile_ns(99)) for level in searched().levels]
     assert [(point.x, point.y) for run in line.runs for point in run] == expected
     (chart,) = charts(searched(mode="concurrency"))
     assert chart.x.title == "concurrency"
 
 
-def test_a_broken_load_is_told_by_name_shape_and_colour():
+def test_a_violating_load_has_its_own_name_shape_and_colour():
     (chart,) = charts(searched())
     kept, undecided, broken = chart.series[1:]
     assert [(row.name, row.colour, row.key) for row in (kept, undecided, broken)] == [
@@ -75,13 +75,13 @@ def test_a_broken_load_is_told_by_name_shape_and_colour():
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
+def test_the_slo_is_a_labelled_line_and_the_limit_a_band(width):
     (chart,) = charts(searched("p99<=50ms, p50<20ms"))
     assert [(rule.value, rule.label) for rule in chart.rules] == [
-        (50e6, "promise: p99 <= 50 ms"),
-        (20e6, "promise: p50 < 20 ms"),
+        (50e6, "SLO: p99 <= 50 ms"),
+        (20e6, "SLO: p50 < 20 ms"),
     ]
-    assert [row.name for row in chart.series[:2]] == ["p99 of each load", "p50 of each load"]
+    assert [row.name for row in chart.series[:2]] == ["p99 at each load", "p50 at each load"]
     (band,) = chart.spans
     assert (band.start, band.end, band.label, band.is_interval) == (
         2.0,
@@ -90,7 +90,7 @@ def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
         True,
     )
     drawing = draw(chart, width)
-    for words in ("promise: p99 &lt;= 50 ms", "promise: p50 &lt; 20 ms", "95 % interval 2.00 to 4.00"):
+    for words in ("SLO: p99 &lt;= 50 ms", "SLO: p50 &lt; 20 ms", "95 % interval 2.00 to 4.00"):
         assert drawing.count(f">{words}</text>") == 1
 
 
@@ -98,13 +98,13 @@ def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
     ("ends", "band"),
     [((2.0, None), [(2.0, 4.0)]), ((0.0, 3.0), [(0.0, 3.0)]), ((0.0, None), [])],
 )
-def test_an_open_interval_goes_to_the_end_of_what_was_tried(ends, band):
+def test_an_open_interval_extends_to_the_last_load_tried(ends, band):
     (chart,) = charts(searched(low=ends[0], high=ends[1]))
     assert [(span.start, span.end) for span in chart.spans] == band
     assert ("The band" in chart.note) == bool(band)
 
 
-def test_failed_requests_are_drawn_where_there_are_any():
+def test_failed_requests_are_drawn_if_there_are_any():
     result = searched()
     level = result.levels[-1]
     failed = replace(
@@ -113,17 +113,17 @@ def test_failed_requests_are_drawn_where_there_are_any():
     latency, errors = charts(
         replace(result, levels=(*result.levels[:-1], replace(level, measurement=failed)))
     )
-    assert latency.title == "Latency at each request rate that was tried"
-    assert [rule.label for rule in errors.rules] == ["promise: errors < 0.10 %"]
+    assert latency.title == "Latency at each request rate tried"
+    assert [rule.label for rule in errors.rules] == ["SLO: errors < 0.10 %"]
 
 
-def test_a_load_without_an_answer_is_named_below_the_chart():
+def test_loads_without_answers_are_named_below_the_chart():
     result = searched()
     silent = replace(result.levels[-1], measurement=None)
     (chart,) = charts(replace(result, levels=(*result.levels[:-1], silent)))
-    assert "Not drawn, as nothing was answered well: request rate 4 (no reply)." in chart.note
+    assert "Not drawn because no request succeeded: request rate 4 (no reply)." in chart.note
 
 
-def test_a_promise_of_another_version_costs_its_chart_and_not_the_page():
+def test_an_unknown_slo_only_loses_its_chart():
     page = measurement_document(searched("p99.5 below 50"))
     assert page.sections[0].name == "levels"

@@ -1,4 +1,4 @@
-"""Load over time: what was asked for, sent and answered in one chart."""
+"""Load over time: requests due, sent and answered in one chart."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from inferometer.report.page import NARROW, WIDE, draw
 from inferometer.stats.measurement import WindowFigures
 from tests.support.reports import sample_result
 
-ASKED, SENT, ANSWERED = (10, 20, 40), (10, 20, 30), (10, 20, 5)
+DUE, SENT, ANSWERED = (10, 20, 40), (10, 20, 30), (10, 20, 5)
 
 
 def over_time(mode, remarks=(), **effective):
@@ -26,7 +26,7 @@ def over_time(mode, remarks=(), **effective):
             sent_count=sent,
             counted_ns=NS_PER_S // 2,
         )
-        for number, (asked, sent, answered) in enumerate(zip(ASKED, SENT, ANSWERED, strict=True))
+        for number, (asked, sent, answered) in enumerate(zip(DUE, SENT, ANSWERED, strict=True))
     )
     result = sample_result()
     level = replace(result.levels[0], mode="request_rate", value=46.7, windows=windows, remarks=remarks)
@@ -41,26 +41,26 @@ def charts(result):
 @pytest.mark.parametrize(
     "mode", ["shape_load", "replay", "fixed_schedule", "request_intervals", "request_rate"]
 )
-def test_a_schedule_draws_asked_sent_and_answered(mode):
+def test_a_schedule_draws_due_sent_and_answered_requests(mode):
     chart = charts(over_time(mode))[0]
     drawn = {row.name: [(p.x, p.y) for run in row.runs for p in run] for row in chart.series}
     assert drawn == {
         name: [(0.25 + 0.5 * n, 2.0 * count) for n, count in enumerate(counts)]
-        for name, counts in (("asked", ASKED), ("sent", SENT), ("answered", ANSWERED))
+        for name, counts in (("due", DUE), ("sent", SENT), ("answered", ANSWERED))
     }
     assert (chart.x.title, chart.y.title) == ("seconds", "requests/s")
     for width in (WIDE, NARROW):
         assert draw(chart, width).count("<polyline") == 3
 
 
-def test_a_ramp_of_streams_draws_how_many_were_sent_and_answered_so_far():
+def test_a_ramp_of_streams_draws_cumulative_counts():
     chart = charts(over_time("periodic_concurrency", periodic=(10.0, 60.0, 10.0)))[0]
     drawn = {row.name: [(p.x, p.y) for run in row.runs for p in run] for row in chart.series}
     assert drawn == {
         "sent so far": [(0.5, 10), (1.0, 30), (1.5, 60)],
         "answered so far": [(0.5, 10), (1.0, 30), (1.5, 35)],
     }
-    assert [(rule.value, rule.label) for rule in chart.rules] == [(60.0, "asked: 60")]
+    assert [(rule.value, rule.label) for rule in chart.rules] == [(60.0, "target: 60")]
 
 
 def test_load_over_time_comes_first_and_counts_as_a_whole():
@@ -71,7 +71,7 @@ def test_load_over_time_comes_first_and_counts_as_a_whole():
     assert not any(span.is_faded or span.label for span in charts(result)[0].spans)
 
 
-def test_a_level_that_was_interrupted_is_marked_where_it_ended():
+def test_an_interrupted_level_is_marked_at_its_end():
     stopped = (Remark(Note.INTERRUPTED, "interrupted"),)
     (span, *_) = charts(over_time("request_rate", stopped))[0].spans
     assert span.label == "46.7 interrupted"
@@ -89,13 +89,13 @@ def test_windows_of_an_older_file_still_have_their_throughput():
     assert [row.name for row in chart.series] == ["throughput"]
 
 
-def test_a_schedule_in_which_everything_failed_has_its_course():
+def test_a_schedule_with_only_failures_has_a_timeline():
     result = over_time("replay")
     failed = tuple(
         replace(row, request_count=0, failed_count=3, p50_ns=0, p99_ns=0) for row in result.levels[0].windows
     )
     chart, *rest = charts(replace(result, levels=(replace(result.levels[0], windows=failed),)))
-    assert [row.name for row in chart.series] == ["asked", "sent", "answered", "windows with failures"]
+    assert [row.name for row in chart.series] == ["due", "sent", "answered", "windows with failures"]
     assert [type(block).__name__ for block in rest] == ["Table"]
 
 
@@ -103,7 +103,7 @@ def timelines(result):
     return [row for row in measurement_document(result).sections if row.name == "timeline"]
 
 
-def test_what_has_no_course_has_no_timeline():
+def test_single_windows_have_no_timeline():
     result = over_time("request_rate")
     (level,) = result.levels
     failed = tuple(replace(row, request_count=0, failed_count=4, p50_ns=0, p99_ns=0) for row in level.windows)
@@ -111,17 +111,17 @@ def test_what_has_no_course_has_no_timeline():
         assert not timelines(replace(result, levels=(replace(level, windows=windows),)))
 
 
-def test_a_window_in_which_nobody_looked_at_what_was_due_is_no_zero():
+def test_a_window_without_a_poll_of_due_counts_is_not_zero():
     result = over_time("request_rate")
     (level,) = result.levels
     unseen = replace(level.windows[1], due_count=0, sent_count=0, counted_ns=0)
     windows = (level.windows[0], unseen, level.windows[2])
     chart = charts(replace(result, levels=(replace(level, windows=windows),)))[0]
     drawn = {row.name: [p.y for run in row.runs for p in run] for row in chart.series}
-    assert drawn == {"asked": [20.0, 80.0], "sent": [20.0, 60.0], "answered": [20.0, 40.0, 10.0]}
+    assert drawn == {"due": [20.0, 80.0], "sent": [20.0, 60.0], "answered": [20.0, 40.0, 10.0]}
 
 
-def test_all_windows_count_until_a_server_stopped_answering():
+def test_all_windows_count_until_the_server_stops_answering():
     result = over_time("concurrency", (Remark(Note.SERVER_GONE, "gone"),))
     (level,) = result.levels
     silence = replace(
@@ -133,14 +133,14 @@ def test_all_windows_count_until_a_server_stopped_answering():
     assert not any(span.is_faded for span in section.blocks[0].spans)
 
 
-def test_a_window_alone_in_its_level_is_seen_in_every_line():
+def test_a_single_window_is_visible_in_every_line():
     result = over_time("request_rate")
     levels = tuple(replace(result.levels[0], windows=(row,)) for row in result.levels[0].windows)
     chart = charts(replace(result, levels=levels))[0]
     assert draw(chart, WIDE).count("<circle") == 9
 
 
-def test_a_ramp_of_streams_is_not_called_by_its_first_concurrency():
+def test_a_ramp_of_streams_is_not_named_after_its_first_concurrency():
     result = over_time("periodic_concurrency", periodic=(10.0, 60.0, 10.0))
     level = replace(result.levels[0], mode="concurrency", value=10)
     found = measurement_document(replace(result, levels=(level,)))
@@ -153,7 +153,7 @@ def test_a_ramp_of_streams_is_not_called_by_its_first_concurrency():
 
 
 @pytest.mark.parametrize("mode", ["shape_load", "replay", "fixed_schedule"])
-def test_a_schedule_is_not_called_by_its_mean_rate(mode):
+def test_a_schedule_is_not_named_after_its_mean_rate(mode):
     found = measurement_document(over_time(mode, (Remark(Note.HOST_BUSY, "busy"),)))
     titles = {row.name: row.title for row in found.sections}
     assert titles["time"] == "Where the time goes at the scheduled rates"

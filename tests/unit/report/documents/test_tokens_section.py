@@ -1,4 +1,4 @@
-"""Figures of servers that make text: on the page and in Markdown as on the terminal."""
+"""Figures of LLM servers on the page, in Markdown and on the terminal."""
 
 import io
 from dataclasses import replace
@@ -28,7 +28,7 @@ def section(result, name="tokens"):
 
 
 @pytest.mark.parametrize("written", [terminal, to_html, to_markdown])
-def test_every_form_has_them(written):
+def test_every_format_has_tokens(written):
     words = written(sample_text())
     for word in ("TTFT", "TPOT", "Gap", "Tokens/s", "Goodput/s", "answer", "96 (12..200)", "4,800"):
         assert word in words
@@ -48,7 +48,7 @@ def test_there_is_a_row_for_each_level():
     ]
 
 
-def test_time_per_token_and_gaps_are_told_apart():
+def test_time_per_token_and_gaps_are_distinct():
     result = sample_text()
     level = result.levels[-1]
     found = level.measurement
@@ -63,7 +63,7 @@ def test_time_per_token_and_gaps_are_told_apart():
         assert [cells[f"{name} p{p}"] for p in (50, 99)] == [at_percentile(times, p) for p in (50, 99)]
 
 
-def test_the_trade_off_has_a_point_for_each_level_named_by_its_load():
+def test_the_trade_off_has_a_labelled_point_for_each_level():
     (line,) = section(sample_text()).blocks[0].series
     (points,) = line.runs
     assert [(point.x, point.label) for point in points] == [
@@ -99,24 +99,22 @@ def test_prefill_decode_and_lengths_of_prompts_have_tables():
     *_, phases, lengths = section(replace(result, levels=tuple(levels))).blocks
     assert phases.rows[0] == ("1", "25 %", "75 %", "83.5")
     assert [row[:2] for row in lengths.rows] == [("1 to 127", "40"), ("128 to 2,048", "60")]
-    assert len(section(result).blocks) == 3  # neither is known
+    assert len(section(result).blocks) == 3  # neither table is known
 
 
 @pytest.mark.parametrize(
     ("llm", "queued"),
     [
         ({"waiting_mean": 2.0}, "20 %"),  # 2 requests at 10/s wait 0.2 s of 1 s each
-        ({"waiting_mean": 2.0, "queue_ns": 1e8}, "10 %"),  # what the server says itself counts
-        ({"waiting_mean": 9.0}, "25 %"),  # no more than until the first token
+        ({"waiting_mean": 2.0, "queue_ns": 1e8}, "10 %"),  # the server's own figure takes precedence
+        ({"waiting_mean": 9.0}, "25 %"),  # at most the time to the first token
         ({"waiting_mean": 0.0}, "0 %"),
         ({}, "-"),
         (None, None),
     ],
 )
-def test_the_queue_is_told_from_prefill_where_the_server_tells(
-    llm: dict[str, Any] | None, queued: str | None
-):
-    """100 answers of one second, a quarter of it until the first token."""
+def test_queue_time_is_separate_if_the_server_reports_it(llm: dict[str, Any] | None, queued: str | None):
+    """100 answers of one second, with a quarter of it until the first token."""
     result = sample_text()
     level = result.levels[-1]
     found = level.measurement
@@ -145,7 +143,7 @@ def test_the_queue_is_told_from_prefill_where_the_server_tells(
         assert f"25 % of the time, {queued} in the server's queue" in "\n".join(token_sentences(changed))
 
 
-def test_levels_at_which_this_client_is_the_limit_are_grey_and_not_part_of_a_line():
+def test_client_limited_levels_are_grey_and_not_joined():
     result = sample_text()
     *others, last = result.levels
     limited = replace(last, remarks=(Remark(Note.CLIENT_LIMITED, "a whole core"),))
@@ -164,13 +162,13 @@ def test_levels_at_which_this_client_is_the_limit_are_grey_and_not_part_of_a_lin
     assert "From concurrency 1 to 4 " not in section(result).lead
 
 
-def test_a_single_level_is_no_trade_off():
+def test_a_single_level_has_no_trade_off():
     result = sample_text()
     (table,) = section(replace(result, levels=result.levels[:1])).blocks
     assert len(table.rows) == 1
 
 
-def test_a_terminal_of_80_columns_has_what_people_look_for():
+def test_a_terminal_of_80_columns_shows_the_main_figures():
     out = io.StringIO()
     show(document(sample_text()), Console(file=out, width=80))
     lines = out.getvalue().splitlines()
@@ -180,7 +178,7 @@ def test_a_terminal_of_80_columns_has_what_people_look_for():
         assert word in words
 
 
-def test_files_from_before_there_were_users_have_none():
+def test_older_files_have_no_figures_per_user():
     result = sample_text()
     levels = tuple(
         replace(
@@ -197,7 +195,7 @@ def test_files_from_before_there_were_users_have_none():
     assert section(found, "lanes") is None
 
 
-def test_requests_are_drawn_from_when_they_were_due_to_their_end():
+def test_requests_are_drawn_from_due_to_end():
     (chart,) = section(sample_text(), "lanes").blocks
     assert [line.name for line in chart.series] == ["to the first token", "tokens"]
     first, tokens = chart.series
@@ -206,24 +204,24 @@ def test_requests_are_drawn_from_when_they_were_due_to_their_end():
     assert "96 tokens in 1.15 s" in tokens.runs[1][0].tip
 
 
-def test_a_request_that_was_sent_late_waits_first():
+def test_a_late_request_starts_with_its_wait():
     result = sample_text()
     level = result.levels[-1]
     lanes = tuple(replace(lane, due_ns=lane.due_ns - 5_000_000) for lane in level.measurement.lanes)
     changed = replace(level, measurement=replace(level.measurement, lanes=lanes))
     (chart,) = section(replace(result, levels=(changed,)), "lanes").blocks
-    assert chart.series[0].name == "waits since it was due"
+    assert chart.series[0].name == "waiting since due"
     assert [point.x for point in chart.series[0].runs[0]] == [0.0, 0.005]
 
 
 def test_first_tokens_gaps_and_lengths_are_curves():
     titles = [chart.title for chart in section(sample_text(), "token-times").blocks]
     assert [title.split()[2] for title in titles[:2]] == ["requests", "gaps"]
-    (answers,) = section(sample_text(), "token-times").blocks[2].series  # all prompts are as long
+    (answers,) = section(sample_text(), "token-times").blocks[2].series  # all prompts have the same length
     assert (answers.name, [point.x for point in answers.runs[0]]) == ("answers", [12.0, 96.0, 150.0, 200.0])
 
 
-def test_gaps_of_tokens_that_come_together_are_not_drawn():
+def test_gaps_of_simultaneous_tokens_are_not_drawn():
     result = sample_text()
     level = result.levels[-1]
     streaming = level.measurement.streaming
@@ -234,7 +232,7 @@ def test_gaps_of_tokens_that_come_together_are_not_drawn():
     assert min(point.y for point in chart.series[0].runs[0]) > 0
 
 
-def test_tokens_over_time_are_those_of_answers_that_ended():
+def test_tokens_over_time_belong_to_finished_answers():
     charts = section(sample_text(), "timeline").blocks
     chart = next(block for block in charts if block.title.startswith("Output tokens"))
     level = sample_text().levels[0]
@@ -242,11 +240,11 @@ def test_tokens_over_time_are_those_of_answers_that_ended():
     assert chart.series[0].runs[0][0].y == pytest.approx(96 * window.request_count * 1e9 / window.duration_ns)
 
 
-def test_nothing_is_said_of_tokens_where_there_are_none():
+def test_without_tokens_nothing_is_reported_about_them():
     assert section(sample_result()) is None
 
 
-def test_answers_that_are_no_streams_have_no_time_to_the_first_token():
+def test_unstreamed_answers_have_no_time_to_the_first_token():
     result = sample_text()
     levels = tuple(
         replace(level, measurement=replace(level.measurement, streaming=None, goodput=None))

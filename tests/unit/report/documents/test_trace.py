@@ -1,4 +1,4 @@
-"""The page of a trace: sentences about its bursts, what it shares, and what is left out."""
+"""The page of a trace: sentences about bursts and shared prompts, without unknown facts."""
 
 from dataclasses import replace
 
@@ -38,10 +38,10 @@ def test_a_whole_report():
         "Tokens per second",
         "Share of requests up to a length",
     ]
-    assert facts(found)["Sessions"] == "250, of 2 requests (p50) to 2 (the most)"
+    assert facts(found)["Sessions"] == "250, with 2 requests (p50) and at most 2"
 
 
-def test_what_is_not_known_is_left_out():
+def test_unknown_facts_are_omitted():
     bare = replace(
         sample_inspection(), span_s=None, bins=(), burstiness=None, input=None, output=None,
         cacheable_tokens=None, session_count=0, findings=(),
@@ -52,15 +52,15 @@ def test_what_is_not_known_is_left_out():
 
 def test_sentences_about_bursts():
     usual = Burstiness(gap_variation=1.0, dispersion=1.1, window_s=2.0, chance=0.3, together=0.0, tick_s=1e-9)
-    assert lead(usual).startswith("Requests come as if independently (Poisson)")
+    assert lead(usual).startswith("Requests arrive independently (Poisson)")
     assert "varies 11.0 times as much" in lead(replace(usual, dispersion=11.0))
     assert lead(replace(usual, dispersion=11.0)).startswith(
-        "Requests come in bursts: the number of requests in a"
+        "Requests arrive in bursts: the number of requests in a"
     )
-    assert lead(replace(usual, dispersion=0.2)).startswith("Requests come evenly")
+    assert lead(replace(usual, dispersion=0.2)).startswith("Requests arrive evenly")
     assert "the gaps between requests vary 9.00 times" in lead(
         replace(usual, dispersion=None, gap_variation=9.0)
     )
-    assert "multiples of 3.00 s: a replay sends those together" in lead(
+    assert "multiples of 3.00 s: a replay sends them together" in lead(
         replace(usual, together=0.9, tick_s=3.0)
     )

@@ -1,4 +1,4 @@
-"""The page of a trend: changes named with their two runs, in every form."""
+"""The page of a trend: changes with their two runs, in every format."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def test_an_improvement_is_good(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_store_without_a_change_shows_none(tmp_path: Path, seed: int) -> None:
     found, _ = document(tmp_path, seed=seed)
-    assert found.verdict.startswith("No change in 20 runs.")
+    assert found.verdict.startswith("No change detected in 20 runs.")
     assert not any(chart.spans for chart in charts(found))
     assert found.tone is Tone.PLAIN
 
@@ -57,7 +57,7 @@ def test_a_short_history_says_so_and_is_drawn_all_the_same(tmp_path: Path, count
     found, _ = document(tmp_path, count, seed=1)
     are = "is" if count == 1 else "are"
     assert found.verdict == (
-        f"Too early to tell: a change can be seen from 6 comparable runs on, and there {are} {count}."
+        f"Too early to tell: at least 6 comparable runs are needed to detect a change, and there {are} {count}."
     )
     assert len(charts(found)) == 4
     assert render(found)

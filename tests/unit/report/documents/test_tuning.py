@@ -1,4 +1,4 @@
-"""The page of a study: what to run the model with, and all that was tried."""
+"""The page of a study: the recommended configuration, and all trials."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def section(study: Study, name: str):
 
 
 def with_rates(study: Study, rate_of) -> Study:
-    """The same trials at other rates, with intervals of a tenth."""
+    """The same trials at other rates, with intervals of 10 %."""
 
     def changed(trial: Trial) -> Trial:
         rate = rate_of(trial)
@@ -31,7 +31,7 @@ def with_rates(study: Study, rate_of) -> Study:
 
 
 def confirmed(study: Study) -> Study:
-    """Every trial a second time, with 4 % more."""
+    """Every trial a second time, with 4 % more throughput."""
     again = with_rates(study, lambda trial: 1.04 * trial.combined(THROUGHPUT)).trials
     return replace(study, trials=(*study.trials, *(replace(trial, repeat=1) for trial in again)))
 
@@ -63,7 +63,7 @@ def too_strict(study: Study) -> Study:
         ),
         (
             lambda study: study,
-            "at concurrency 16; +377 % (+299 to +471) against the model's own configuration is of one run, which may "
+            "at concurrency 16; +377 % (+299 to +471) against the model's own configuration is from one run, which may "
             "have been lucky: measure it again before relying on it.",
             Tone.WARNING,
         ),
@@ -74,7 +74,7 @@ def too_strict(study: Study) -> Study:
         ),
         (
             lambda study: with_rates(study, lambda t: 200.0 if t.name.endswith("default") else 100.0),
-            "Keep the model's own configuration: nothing that was tried beats its 200 infer/s",
+            "Keep the model's own configuration: nothing tried beats its 200 infer/s",
             Tone.PLAIN,
         ),
         (
@@ -85,7 +85,7 @@ def too_strict(study: Study) -> Study:
         (only_own, "Only the model's own configuration was measured: 320 infer/s", Tone.PLAIN),
         (
             too_strict,
-            "No configuration keeps the promise (p99 ≤ 0.5 ms); the best without it is config 2",
+            "No configuration meets the SLO (p99 ≤ 0.5 ms); the best without it is config 2",
             Tone.BAD,
         ),
         (
@@ -112,9 +112,9 @@ def test_the_verdict_says_what_to_do(changed, words, tone):
 
 def test_every_trial_is_listed_with_what_became_of_it():
     (table,) = section(sample_study(), "trials").blocks
-    assert len(table.rows) == 21  # the two that were left out are not trials
+    assert len(table.rows) == 21  # without the two skipped ones
     assert table.rows[2] == (
-        *("own config", "concurrency 16", "582", "±2.0 %", "-", "44.0", "breaks p99 ≤ 20 ms"),
+        *("own config", "concurrency 16", "582", "±2.0 %", "-", "44.0", "violates p99 ≤ 20 ms"),
     )
     outcomes = [row[-1] for row in table.rows]
     assert outcomes.count("recommended") == 1
@@ -127,7 +127,7 @@ def test_every_trial_is_listed_with_what_became_of_it():
 def test_the_front_and_the_promise_are_drawn():
     (chart,) = section(sample_study(), "front").blocks
     lines = {line.name: line for line in chart.series}
-    assert next(iter(lines)) == "front"  # points on it keep their colours
+    assert next(iter(lines)) == "front"  # drawn first, so that its points keep their colours
     (front,) = lines["front"].runs
     assert [point.y for point in front] == sorted(point.y for point in front)
     assert [point.x for point in front] == sorted(point.x for point in front)
