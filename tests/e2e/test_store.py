@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_made_costs_one_warning(
     run: Callable[..., Ended], fake: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    ended = measure(run, fake, tmp_path / "file", *QUICK)
+    ended = measure(run, fake, tmp_path / "file" / "store", *QUICK)
     assert (ended.code, ended.stderr.count("WARNING")) == (0, 1)
 
 

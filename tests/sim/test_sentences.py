@@ -291,7 +291,7 @@ def nothing_answered(this: Seen) -> Iterator[str]:
         "No request was answered",
         "no request finished",
         "gave no successful answer",
-        "no good answer,",
+        "no request succeeded,",
     ):
         if this.good and words in "\n".join(this.texts):
             yield f"{words}: {this.good} were good"

@@ -2,7 +2,7 @@
 
 The content includes that of every file it refers to: scenarios, visits written in Python and the modules next to
 them, data files, the scripts that commands call, model repositories. A change to any of them revokes the trust. As
-with direnv, trust means that the user has reviewed the file, whoever wrote it.
+with direnv, trust means that the user has reviewed the file, no matter who wrote it.
 """
 
 import grp

@@ -53,7 +53,7 @@ def can_draw(stream: TextIO) -> bool:
 
 
 class Progress(Watcher):
-    """Silent progress; `interrupted` tells whether the user wants to stop."""
+    """Silent progress; `interrupted` returns whether the user has asked to stop."""
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted

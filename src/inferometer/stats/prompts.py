@@ -4,7 +4,7 @@ Tokens that a prompt shares with the beginning of an earlier one could have been
 tokens except the nodes of the prefix tree that the prompts form, in any order: a node is a token that is new after the
 text before it. Neighbours among the sorted texts share the longest prefixes, which gives the nodes.
 
-Unique beginnings are numbers that count up, lowest digit first. Of n of them in base b, at most b^d differ in their
+Unique beginnings are numbers that count up, lowest digit first. Among n of them in base b, at most b^d differ in their
 first d digits, so the others share those: a token or two each, which no block cache can use.
 """
 

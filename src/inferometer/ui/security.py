@@ -5,7 +5,7 @@ a domain that resolves to 127.0.0.1), a request that changes something must come
 request needs the token, which the address printed at the start contains and a cookie stores.
 
 Behind a proxy, Host is either the name that the browser used, which `--allow-host` adds, or a name of this machine that
-the proxy set. In the second case only Origin tells where the page came from, and it must be an allowed host.
+the proxy set. In the second case only Origin shows where the page came from, and it must be an allowed host.
 """
 
 import hmac

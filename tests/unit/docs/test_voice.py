@@ -61,31 +61,9 @@ EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
     '"talks nonsense"': ("a server that talks nonsense", "a server that sends nonsense"),
 }
 
-# Hits left in the docstrings, string literals and help pages of a package. These numbers may only get smaller.
-ALLOWED: dict[str, int] = {
-    "api": 7,
-    "base": 7,
-    "cli": 33,
-    "cluster": 17,
-    "compare": 16,
-    "dataset": 25,
-    "dialects": 12,
-    "load": 32,
-    "measure": 30,
-    "model": 6,
-    "observe": 6,
-    "options": 39,
-    "records": 3,
-    "report": 72,
-    "scenario": 22,
-    "selftest": 10,
-    "server": 2,
-    "services": 51,
-    "stats": 101,
-    "store": 7,
-    "ui": 10,
-    "wire": 15,
-}
+# Hits in the docstrings, string literals and help pages of a package that stay: help of classic options that
+# `perf_analyzer` shows, titles of CSV columns, and a sentence that does say of how many.
+ALLOWED = {"options": 4, "report": 3}
 
 PAGES = sorted(
     [

@@ -169,7 +169,7 @@ def _tokenizer(path: str, value: Any) -> str:
     found = text(path, value)
     if not Path(found).exists():
         raise UsageError(
-            f"{path} is '{found}', which is no file or folder here, and nothing is fetched from a hub",
+            f"{path} is '{found}', which is not a file or folder here, and tokenizers are not downloaded",
             remedy="give a tokenizer.json or its folder, or leave it out: a common word counts as a token then",
         )
     return found

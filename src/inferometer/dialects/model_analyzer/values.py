@@ -234,7 +234,7 @@ def _bounds(row: Any) -> Any:
 
 def weighting_at_top(path: str, value: Any) -> None:
     raise UsageError(
-        f"{path} stands at the top level, but it belongs to a model",
+        f"{path} is set at the top level, but it belongs to a model",
         remedy="write it below profile_models.<model>",
     )
 
