@@ -239,7 +239,7 @@ def test_serve_says_when_the_server_ends_by_itself(serve: Callable) -> None:
     server.kill()
     _, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 3
-    assert "the server ended by itself: it was killed by SIGKILL; its last line: " in stderr
+    assert "the server ended unexpectedly: it was killed by SIGKILL; its last line: " in stderr
     assert not list(Path("/dev/shm").glob(f"inferometer_{process.pid}_*"))
 
 
@@ -251,7 +251,7 @@ def test_serve_names_a_port_in_use(serve: Callable) -> None:
     assert process.returncode == 2
     assert stdout == ""
     assert str(port) in stderr
-    assert "in use" in stderr
+    assert "is used by another process" in stderr
     assert "Traceback" not in stderr
 
 
@@ -320,4 +320,4 @@ def test_demo_tells_the_whole_story(
 def test_demo_names_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["demo", "--folder", str(tmp_path / "file" / "demo")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot write to the folder" in capsys.readouterr().err

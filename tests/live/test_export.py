@@ -88,7 +88,7 @@ def test_a_sweep_has_an_experiment_for_each_level_and_all_its_windows(triton, tm
     assert [row["experiment"]["value"] for row in experiments] == [1, 2, 3]
     for experiment in experiments:
         assert len(experiment["window_boundaries"]) == 4
-        assert len(experiment["requests"]) == 150
+        assert 150 <= len(experiment["requests"]) <= 160  # requests that end together stay in one window
 
 
 def test_a_rate_is_a_fraction(triton, tmp_path: Path) -> None:

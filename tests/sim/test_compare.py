@@ -220,7 +220,7 @@ def test_that_it_takes_much_longer_than_asked_is_said_before(point):
     follower = Rounds()
     all_series({"a": steady(4), "slow": steady(500)}, point=point, duration_s=2, follower=follower)
     (said,) = follower.heard
-    assert re.fullmatch(r"slow answers .* requests/s: .* about [1-4]\d\.\d s instead of 2\.00 s", said)
+    assert re.fullmatch(r"slow answers .* requests/s; .* about [1-4]\d\.\d s instead of 2\.00 s", said)
     quick = Rounds()
     all_series({"a": steady(4), "b": steady(5)}, duration_s=2, follower=quick)
     assert quick.heard == []

@@ -36,6 +36,14 @@ class PeerError(InferometerError):
     exit_code = 3
 
 
+class MetricsError(PeerError):
+    """The metrics endpoint cannot be read: it does not answer, or `has_answered` with an error status."""
+
+    def __init__(self, message: str, *, remedy: str = "", has_answered: bool) -> None:
+        super().__init__(message, remedy=remedy)
+        self.has_answered = has_answered
+
+
 class MissingError(PeerError):
     """The server does not support this call."""
 

@@ -58,7 +58,7 @@ class Note(Enum):
     WORKER_LOST = "a worker process died; the results it had reported until then are kept"
     CUT_OFF = "they are excluded from all figures; a longer last window would have seen them end"
     METRICS_MISSING = "server metrics come from the remaining polls; see --metrics-url"
-    METRICS_SLOW = "please try a larger querying interval via --metrics-interval"
+    METRICS_SLOW = "set a larger --metrics-interval"
     NUMPY_TOO_NEW = "install an older one: pip install 'numpy<2'"
     WRONG_KIND = (
         "every request failed, and the server seems to be of a different kind than --service-kind says"

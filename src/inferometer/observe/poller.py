@@ -6,7 +6,7 @@ It runs in the controller, whose interpreter lock no worker needs, and sleeps un
 import threading
 from collections.abc import Callable
 
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import MetricsError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock
 from inferometer.observe.host import HostMeter
@@ -39,14 +39,16 @@ class MetricsEndpoint:
             timeout_s = min(LOOK_S, self._connection.timeout_s)
             status, body = self._control.exchange("GET", "", timeout_s=timeout_s)
         except PeerError as error:
-            raise PeerError(
-                f"Unable to connect to Metrics endpoint URL: {error.message}",
-                remedy="set it with --metrics-url, or remove --collect-metrics",
+            raise MetricsError(
+                f"the server's metrics cannot be read: {error.message}",
+                remedy="set their address with --metrics-url, or remove --collect-metrics",
+                has_answered=False,
             ) from error
         if status != 200:
-            raise PeerError(
-                f"Metrics endpoint curling did not succeed. {self._connection.endpoint} answered with status {status}",
-                remedy="set the address with --metrics-url, such as http://localhost:8002/metrics",
+            raise MetricsError(
+                f"the server's metrics cannot be read: {self._connection.endpoint} answered with status {status}",
+                remedy="set their address with --metrics-url, such as http://localhost:8002/metrics",
+                has_answered=True,
             )
         return body.decode("utf-8", "replace")
 
@@ -135,8 +137,8 @@ class Poller:
         if took_ns <= self._interval_ns or self._slow is not None:
             return
         text = (
-            f"Triton metrics endpoint latency ({took_ns // NS_PER_MS}ms) is larger than the querying interval "
-            f"({self._interval_ns // NS_PER_MS}ms)"
+            f"reading the server's metrics took {took_ns // NS_PER_MS} ms, longer than the interval of "
+            f"{self._interval_ns // NS_PER_MS} ms"
         )
         with self._lock:
             self._slow = Remark(Note.METRICS_SLOW, text)

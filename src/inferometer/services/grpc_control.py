@@ -132,7 +132,7 @@ class GrpcControl:
         also = (
             "the client certificate if it requires one"
             if is_secure
-            else "whether it needs TLS (--ssl-grpc-use-ssl)"
+            else "whether it needs TLS (--tls)"
         )
         return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
 

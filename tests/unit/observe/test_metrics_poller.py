@@ -102,7 +102,7 @@ def test_polling_slower_than_the_interval_is_reported_once() -> None:
         assert looks.done.wait(DEADLINE_S)
     (remark,) = poller.remarks()
     assert remark.note is Note.METRICS_SLOW
-    assert remark.text == "Triton metrics endpoint latency (7ms) is larger than the querying interval (5ms)"
+    assert remark.text == "reading the server's metrics took 7 ms, longer than the interval of 5 ms"
     with poller:
         pass
     assert poller.remarks() == ()

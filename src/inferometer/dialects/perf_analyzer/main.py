@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from inferometer.base.collecting import collect_rarely
-from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.errors import InferometerError, MetricsError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import (
@@ -47,6 +47,10 @@ _NOT_SHOWN = (
 )
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
+METRICS_ERRORS = {
+    False: "Unable to connect to Metrics endpoint URL: ",
+    True: "Metrics endpoint curling did not succeed. ",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -56,6 +60,9 @@ def main(argv: list[str] | None = None) -> int:
         with interruptible():
             code = _run(sys.argv[1:] if argv is None else argv)
             return interrupted_code() if was_hung_up() else code
+    except MetricsError as error:
+        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{error}")
+        return FAILURE
     except InferometerError as error:
         to_stderr(f"error: {error}")
         return FAILURE
