@@ -62,7 +62,7 @@ def test_requests_that_never_end_are_counted_as_cut_off(run: Callable, tmp_path:
     found = accounted(tmp_path / "r.json")
     assert found.cut_off == 2
     assert found.sent == len(fake.inferences)
-    assert "2 requests were still running at the end and cut off" in ended.stdout
+    assert "2 requests were still in flight at the end and dropped" in ended.stdout
 
 
 def test_a_request_that_a_closing_connection_lost_goes_out_again_and_both_are_counted(

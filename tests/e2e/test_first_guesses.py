@@ -19,7 +19,7 @@ GUESSES = (
     ("measure {url} nothing-like-it", "the server has bert-base, resnet50, simple", 3),
     ("measure {url}/resnet50", "type inferometer measure {url} resnet50", 2),
     ("view zzzz", "neither a file nor the id of a run", 2),
-    ("view zzzz", "`inferometer runs` lists", 2),
+    ("view zzzz", "listed by `inferometer runs`", 2),
     ("-c 4 {url} simple", "inferometer measure -c 4 {url} simple", 2),
     ("--rate=5 {url} simple", "inferometer measure --rate=5 {url} simple", 2),
     ("-d 3s find {url} simple", "inferometer find -d 3s {url} simple", 2),

@@ -76,7 +76,7 @@ def test_a_measurement_shows_what_the_server_says(tmp_path: Path, capsys: pytest
     assert llm["generated_per_s"] > 0
     shown = capsys.readouterr().out
     assert "Server metrics" in shown
-    assert "Not said: Drafts accepted." in shown.replace("\n", " ")
+    assert "Not reported: Drafts accepted." in shown.replace("\n", " ")
 
 
 def test_metrics_that_were_asked_for_and_are_not_there_are_an_error(

@@ -239,7 +239,7 @@ def test_an_owner_that_dies_takes_its_server_along(
 def test_a_given_port_that_is_in_use_is_named(temporary: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"gRPC port {port} .*in use"):
+        with pytest.raises(UsageError, match=rf"gRPC port {port} .*is used by another process"):
             EmbeddedTriton(grpc_port=port).start()
     assert list(temporary.iterdir()) == []
 
@@ -249,7 +249,7 @@ def test_a_given_port_lost_after_the_check_is_named(temporary: Path, monkeypatch
         port = taken.getsockname()[1]
         free = choose_ports(Ports())
         monkeypatch.setattr(embedded, "choose_ports", lambda wish: Ports(free.http, free.grpc, port))
-        with pytest.raises(UsageError, match=rf"metrics port {port} .*in use"):
+        with pytest.raises(UsageError, match=rf"metrics port {port} .*is used by another process"):
             EmbeddedTriton(metrics_port=port, load_models=()).start()
     assert list(temporary.iterdir()) == []
 

@@ -76,7 +76,7 @@ def test_other_clients_are_noticed(protocol: str, triton: EmbeddedTriton, beside
     result = api.measure("simple", url=address(triton, protocol), protocol=protocol, concurrency=2, **QUICK)
     (text,) = said(result)
     found = result.levels[0].measurement
-    assert f"the server counted {found.server.counters.success_count:,} requests of 'simple'" in text
+    assert f"the server counted {found.server.counters.success_count:,} requests for 'simple'" in text
 
 
 @pytest.mark.machine(reason="the other client must get a core while the short windows last")
@@ -84,4 +84,4 @@ def test_other_clients_are_noticed(protocol: str, triton: EmbeddedTriton, beside
 def test_other_clients_of_a_composing_model_are_noticed(triton: EmbeddedTriton, beside: None) -> None:
     result = api.measure("ens", url=triton.http_address, **QUICK)
     (text,) = said(result)
-    assert "requests of 'addsub', and at most" in text
+    assert "requests for 'addsub', but at most" in text

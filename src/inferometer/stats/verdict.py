@@ -21,6 +21,7 @@ INCONCLUSIVE: Ruling = "inconclusive"
 EXIT_INCONCLUSIVE = 5  # `compare` and `gate` use 2, as documented since their first release
 MATTERS_PERCENT = 10.0  # the smallest difference that a comparison must be able to show
 LARGEST_ERROR = 0.2  # largest relative half-width of an interval at which the figure is precise
+MOST = 999_999.0  # the largest end of a wide interval that is printed, in percent
 WIDEST = 10.0  # ratio of the interval's ends beyond which they are not worth printing
 MOST_LONGER = 100  # multiple of the measured time beyond which advice is a guess
 
@@ -106,7 +107,7 @@ def _wide_words(percent: Estimate) -> str:
     """Format a wide interval by its known end, if it lies on one side of zero."""
     low, high = percent.limits or (0.0, 0.0)
     if low > 0:
-        return f"{signed(low)} % or more"
+        return f"{signed(min(low, MOST))} % or more"
     if high < 0:
         return f"{signed(high)} % or less"
     return f"inconclusive (interval wider than a factor of {WIDEST:.0f})"

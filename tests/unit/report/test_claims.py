@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inferometer.cli.find import find_code
@@ -160,6 +160,7 @@ def test_tune(percent, is_repeated):
 
 @settings(max_examples=examples(25), deadline=None)
 @given(PERCENTS, st.booleans())
+@example(Estimate(1e6, 1e6, 1e7 + 901), False)
 def test_the_sentence_of_a_study(percent, is_repeated):
     study = sample_study()
     found = replace(recommend(study), gain=percent, is_repeated=is_repeated)
