@@ -57,7 +57,7 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(PYTHON) -m pytest -m 'not long' -n 5 --dist loadscope
 
 test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, which CI runs as well: docs, tuning, signals, pages, Ray
-	$(PYTHON) -m pytest -m long -n 5 --dist loadscope
+	$(PYTHON) -m pytest -m long -n 3 --dist loadscope
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)

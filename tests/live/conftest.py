@@ -1,10 +1,12 @@
 """One real Triton for the whole session, serving the example models and the contract's fixture models."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from inferometer.base.errors import LocalError
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
 from tests.support.commands import Ended
@@ -43,7 +45,8 @@ def _running_servers(request: pytest.FixtureRequest) -> None:
     request.node.stash[SERVER] = request.node.funcargs.get("triton")
     for server in _servers(request.node.funcargs.values()):
         if not server.is_running():
-            print(f"Triton ended by itself: {server.end_words()}")
+            with suppress(LocalError):  # a server that could not be started left no words
+                print(f"Triton ended by itself: {server.end_words()}")
             server.stop()
             server.start()
 
