@@ -56,7 +56,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and the test
 tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(PYTHON) -m pytest -m 'not long' -n 5 --dist loadscope
 
-test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, which CI runs as well: docs, tuning, signals, pages, Ray
+test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, every night: commands of the docs, tuning, signals, pages, Ray
 	$(PYTHON) -m pytest -m long -n 3 --dist loadscope
 
 .venv-mlserver/.installed:

@@ -36,7 +36,7 @@ SPREAD = ("tests/unit/cli/test_walk.py", "tests/torture/test_torture.py")
 # Files that `make test-long` runs and `make test` leaves out, longest first.
 LONG = (
     *("live/test_benchmarks.py", "live/test_diagnose.py", "live/test_tune.py", "live/test_docs.py"),
-    *("live/test_ray.py", "live/test_tune_in_process.py", "live/test_compare.py", "unit/cli/test_walk.py"),
+    *("live/test_ray.py", "live/test_tune_in_process.py", "live/test_compare.py"),
     *(
         "live/test_tune_ray.py",
         "live/test_tune_composed.py",
