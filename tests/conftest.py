@@ -90,10 +90,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# Until full runs on busy machines have shown which of these need their own mark, and which need a fix.
-REAL_PROCESSES = ("tests/live/", "tests/e2e/")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not IS_WHOLE:
         config.hook.pytest_deselected(
@@ -105,8 +101,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
         if is_long(item.nodeid):
             item.add_marker("long")
-        if item.nodeid.startswith(REAL_PROCESSES) and item.get_closest_marker("machine") is None:
-            item.add_marker(pytest.mark.machine(reason="real processes share the machine's cores"))
         allow_retries(item)
     items.sort(key=lambda item: start_order(item.nodeid))
 
