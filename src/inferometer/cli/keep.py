@@ -55,7 +55,7 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
         yield keeper
     if keeper.is_kept and keeper.run.state == FINISHED and not is_quiet:
         short = kept.short(keeper.run)
-        to_stderr(f"Stored as run {short}; `inferometer view {short}` renders its report")
+        to_stderr(f"Stored as run {short}; view it with `inferometer view {short}`")
 
 
 def _are_saved(given: dict[str, Any], store: Path | None) -> bool:
