@@ -129,7 +129,11 @@ class GrpcControl:
     def _not_grpc(self) -> str:
         """Return the remedy for an address that does not speak gRPC."""
         is_secure = self._connection.endpoint.tls is not None
-        also = "the client certificate if it requires one" if is_secure else "whether it needs TLS (--tls)"
+        also = (
+            "the client certificate if it requires one"
+            if is_secure
+            else "whether it needs TLS (--tls; --ssl-grpc-use-ssl in perf_analyzer)"
+        )
         return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
 
     def _deadline(self, timeout_s: float | None) -> Deadline:
