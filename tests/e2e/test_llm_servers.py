@@ -85,7 +85,7 @@ def test_metrics_that_were_asked_for_and_are_not_there_are_an_error(
     with FakeOpenAi() as fake:
         code, _ = run(tmp_path, "measure", fake.server.address, "--collect-metrics")
     assert code == 3
-    assert "set the address with --metrics-url" in capsys.readouterr().err
+    assert "set their address with --metrics-url" in capsys.readouterr().err
     assert not fake.calls
 
 

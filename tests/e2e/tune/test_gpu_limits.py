@@ -44,5 +44,5 @@ def test_nvml_provides_figures_that_metrics_lack(monkeypatch: pytest.MonkeyPatch
 
 
 def test_missing_requested_metrics_are_an_error() -> None:
-    with FakeTriton() as fake, pytest.raises(TrialError, match="Metrics endpoint"):
+    with FakeTriton() as fake, pytest.raises(TrialError, match="metrics cannot be read"):
         measured(fake.server.address, collect_metrics=True)
