@@ -303,7 +303,7 @@ def _host(samples: Sequence[Sample]) -> HostFigures | None:
         return None
     busy_s, total_s = seen[-1].busy_s - seen[0].busy_s, seen[-1].total_s - seen[0].total_s
     return HostFigures(
-        cpu_share=max(0.0, busy_s / total_s) if total_s > 0 else None,
+        cpu_share=min(1.0, max(0.0, busy_s / total_s)) if total_s > 0 else None,
         memory_used_bytes=max(look.memory_used_bytes for look in seen),
         gpus=gpu_figures(look.gpus for look in seen),
     )

@@ -61,6 +61,14 @@ def test_the_hosts_share_covers_the_time_between_polls() -> None:
     assert round(host.gpus[0].utilization or 0, 9) == 0.3
 
 
+def test_a_busy_host_has_no_share_above_one() -> None:
+    """Sums of many clock ticks differ in their last digits."""
+    looks = [HostSample(0.1, 0.1, 5), HostSample(0.7 + 1e-9, 0.7, 5)]
+    host = server_metrics([Sample(at_ns=at, host=look) for at, look in enumerate(looks)]).host
+    assert host is not None
+    assert host.cpu_share == 1.0
+
+
 def test_a_single_poll_gives_no_share_of_the_host() -> None:
     host = server_metrics([Sample(at_ns=0, host=HostSample(1, 2, 3))]).host
     assert host is not None
