@@ -1,11 +1,13 @@
 """The tritonserver in the nvidia-pytriton wheel: its location, and a private folder to run it from."""
 
+import errno
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,6 +23,7 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 SERVER_PYTHONS = ("3.11", "3.12")  # for which the extra `triton` installs the server
 NUMPY_LIMIT = 2  # the python backend of Triton 2.51 was built for numpy 1
 _VENV = "venv"
+BUSY_S = 5.0
 _START = "inferometer_start"
 _SITE = """\
 import site, sys
@@ -139,14 +142,32 @@ def server_environment(runtime: Path, added: Mapping[str, str]) -> dict[str, str
     return variables
 
 
+def _try_stub(stub: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    """Run the stub once, and again while it is busy: a process that another thread forked during the copy holds the
+    file open for writing until it has started its own program."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return subprocess.run(
+                [stub],
+                env=environment,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=30,
+                check=False,
+            )
+        except OSError as error:
+            if error.errno != errno.ETXTBSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 def check_stub(runtime: Path, environment: Mapping[str, str]) -> None:
     """Raise a LocalError if the python backend cannot be started at all."""
     # Without arguments the stub only reports that they are missing; the loader returns 127 for a missing library.
     # Triton itself would wait half a minute for such a stub and then give no reason.
     stub = backends_folder(runtime) / "python" / STUB
-    trial = subprocess.run(
-        [stub], env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False
-    )
+    trial = _try_stub(stub, environment)
     if trial.returncode == 127:
         reason = trial.stderr.decode(errors="replace").strip().rpartition("libraries: ")[2]
         raise UsageError(

@@ -1,6 +1,7 @@
 """Errors for a wheel that is missing, incomplete or without this Python."""
 
 import os
+import threading
 from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.server import wheel
-from inferometer.server.wheel import Wheel, find_wheel, make_backends, numpy_remarks
+from inferometer.server.wheel import Wheel, _try_stub, find_wheel, make_backends, numpy_remarks
 
 
 def spec_in(site: Path) -> ModuleSpec:
@@ -80,3 +81,12 @@ def test_a_numpy_that_empties_outputs_is_reported(
     for remark in remarks:
         assert f"numpy {version}" in remark.text
         assert "pip install 'numpy<2'" in remark.note.advice
+
+
+def test_a_stub_that_is_open_for_writing_is_tried_again(tmp_path: Path) -> None:
+    stub = tmp_path / "stub"
+    stub.write_bytes(Path("/bin/true").read_bytes())
+    stub.chmod(0o755)
+    with open(stub, "ab") as held:  # as by a process that was forked during the copy
+        threading.Timer(0.1, held.close).start()
+        assert _try_stub(stub, {}).returncode == 0
