@@ -48,7 +48,7 @@ HEAD_START_NS = 150 * NS_PER_MS  # for clients and their workers to receive a sc
 EXCHANGE_NS = 2 * NS_PER_S  # between comparisons of clocks
 FIRST_EXCHANGES = 8  # comparisons before the load starts
 AT_ONCE = 4  # clients compared at a time: simultaneous answers are read one after the other
-IDLE_S = 5.0  # without a call, after which clients get a sign of life
+IDLE_S = 5.0  # without a call, after which clients get a keep-alive message
 FINISH_S = 10.0
 SAME_NS = 2_000  # by which a schedule may be off before it is adjusted
 
@@ -280,7 +280,7 @@ class Clients:
         return found
 
     def _keep_company(self) -> None:
-        """Send clients a sign of life when there is no other traffic."""
+        """Send keep-alive messages to idle clients."""
         while not self._over.wait(IDLE_S / 2):
             if self.clock() - self._called_ns < IDLE_S * NS_PER_S or not self._lock.acquire(blocking=False):
                 continue

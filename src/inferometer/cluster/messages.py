@@ -29,7 +29,7 @@ class ClientJob:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Ask for the client's time; also a sign of life of the controller."""
+    """Ask for the client's time; also serves as a keep-alive message."""
 
 
 @dataclass(frozen=True, slots=True)

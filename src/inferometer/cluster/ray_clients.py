@@ -55,7 +55,7 @@ class _RayClient:
         asked = _Asked(self.ray.next_number(), self.name)
         is_aside = isinstance(message, Tell)
         if is_aside and self.is_here and not self.ray.is_gone:
-            # The client gets its sign of life; its time is known exactly here.
+            # Serves as a keep-alive message; the client's time is known exactly here.
             self.ray.answer(ClientSaid(asked.number, pickle.dumps(Told(monotonic_ns()))))
         self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
         return asked
