@@ -39,13 +39,12 @@ def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | Non
     if is_off:
         return None
     named = os.environ.get(VARIABLE)
-    if given is None and named is not None:
-        given = Path(named) if named else None
-    elif given is None:
+    if given is None and named is None:
         return FOLDER
-    if given is not None and given.exists() and not given.is_dir():
-        raise UsageError(f"the store '{given}' is not a folder", remedy="name a folder with --store")
-    return given
+    folder = given if given is not None else Path(named) if named else None
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise UsageError(f"the store '{folder}' is not a folder", remedy="name a folder with --store")
+    return folder
 
 
 def may_be_id(word: str) -> bool:
