@@ -179,7 +179,9 @@ def _run(request: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command installs its own handlers
     if request["command"] != WORKER:  # which starts with them blocked
         signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # as `interruptible` does first: until then there is nothing to report
     code: int | None = command.main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # the exit code already reports unwritten output

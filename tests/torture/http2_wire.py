@@ -104,6 +104,7 @@ class _Stream:
     body: bytearray = field(default_factory=bytearray)
     has_head: bool = False  # whether the head of its reply was sent
     is_over: bool = False
+    is_doubtful: bool = False  # whether the client may have cancelled it
 
 
 class Http2Wire(asyncio.Protocol):
@@ -260,7 +261,9 @@ class Http2Wire(asyncio.Protocol):
             if len(self._buffer) < len(PREFACE):
                 return
             if not self._buffer.startswith(PREFACE):
-                if not self._buffer.startswith(b"GET "):  # a probe for the kind of server
+                if not self._buffer.startswith(
+                    (b"GET ", b"\x16\x03")
+                ):  # probes for the kind of server, or for TLS
                     self.log.misuse.append(f"preface {bytes(self._buffer[:24])!r}")
                 self.close()
                 return
@@ -365,6 +368,8 @@ class Http2Wire(asyncio.Protocol):
         if self._fate:
             return self.log.add(step, "", set(self._fate))
         kinds = set(fault.kinds) if fault is not None and fault.kinds else {"ok"}
+        if self._streams[call.stream].is_doubtful:
+            kinds |= STREAM_ENDS
         name = "" if fault is None else fault.name
         entry = self.log.add(step, name, kinds, may_repeat=fault is not None and fault.may_repeat)
         self._waiting[entry] = call.stream
@@ -387,6 +392,8 @@ class Http2Wire(asyncio.Protocol):
             self.lose()
         elif self._streams[call.stream].is_over and call.is_stream:
             self._end_others(call.stream, fault)
+        elif entry is not None and "malformed" in entry.allowed and call.is_stream:
+            self._doubt_others(call.stream)
 
     def _end_others(self, stream: int, fault: GrpcFault) -> None:
         """End all requests on the stream; a request that the client had not sent yet fails without being received."""
@@ -398,6 +405,14 @@ class Http2Wire(asyncio.Protocol):
                 entry.may_repeat = fault.may_repeat
                 self._recent.append(entry)
                 del self._waiting[entry]
+
+    def _doubt_others(self, stream: int) -> None:
+        """The client may cancel a stream that it cannot read, with all requests on it."""
+        self.log.unseen |= STREAM_ENDS
+        self._streams[stream].is_doubtful = True
+        for entry, number in self._waiting.items():
+            if number == stream:
+                entry.allowed |= STREAM_ENDS
 
 
 def _path(decoder: Decoder, raw: bytes) -> str:

@@ -50,7 +50,7 @@ class _Call:
 
     __slots__ = (
         "channel", "difference", "first_ns", "kept", "lane", "received", "refusals", "request", "request_id",
-        "responses", "sent_ns", "shared", "slot", "step", "stream", "times", "wrote_ns",
+        "responses", "sent_ns", "shared", "slot", "step", "stream", "times", "until", "wrote_ns",
     )  # fmt: skip
 
     def __init__(self, slot: int, channel: "_Channel", lane: int) -> None:
@@ -65,6 +65,7 @@ class _Call:
         self.kept = 0  # bytes of memory for the responses kept
         self.refusals = 0  # refusals of this request by a server that did not start it
         self.request_id = b""  # on a shared stream
+        self.until = 0  # bytes sent on a shared stream once this request is
         self.step = -1  # of a request whose reply is read; negative if the reply is only counted
         self.difference = ""  # result of the comparison with the expected reply
         self.received = 0  # bytes received for it on a shared stream
@@ -77,7 +78,7 @@ class SharedStream:
     It ends when its channel closes.
     """
 
-    __slots__ = ("_counted", "_sent", "calls", "channel", "first_id", "number", "stream")
+    __slots__ = ("_bytes", "_counted", "_sent", "calls", "channel", "first_id", "number", "stream")
 
     def __init__(self, number: int, channel: "_Channel", first_id: int = 0) -> None:
         self.number = number
@@ -86,6 +87,7 @@ class SharedStream:
         self.first_id = first_id
         self.calls: dict[bytes, _Call] = {}  # outstanding calls by request ID, oldest first
         self._sent = 0  # requests
+        self._bytes = 0  # sent or waiting on the current stream
         self._counted = 0  # bytes already attributed to a request
 
     @property
@@ -102,17 +104,24 @@ class SharedStream:
         """Send a request; the first one opens the stream."""
         if self.stream is None:
             self.stream = connection.open(self, render(wiring.block, ends=False), keep=True)
-            self._counted = 0
+            self._bytes = self._counted = 0
         name = str(self.next_id)
         self._sent += 1
         call.request_id = name.encode()
         self.calls[call.request_id] = call
         tail = string_field(REQUEST_ID, name)
+        parts: tuple[Buffer, ...]
         if wiring.compression is None:
-            prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
-            connection.http2.send(self.stream, (prefix, message, tail))
+            parts = b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail
         else:
-            connection.http2.send(self.stream, frame_message(bytes(message) + tail, wiring.compression))
+            parts = frame_message(bytes(message) + tail, wiring.compression)
+        connection.http2.send(self.stream, parts)
+        self._bytes += sum(map(len, parts))
+        call.until = self._bytes
+
+    def has_unsent(self, call: _Call) -> bool:
+        """Whether part of the request still waits for the server's window."""
+        return call.request_id in self.calls and self.stream is not None and self.stream.sent < call.until
 
     def maybe_owner(self, reply: StreamReply, now_ns: int) -> _Call | None:
         """Return the call that a response received at this time belongs to; None if that call was cancelled, or if the
@@ -433,8 +442,8 @@ class _Channel(SocketConnection):
         calls = self._unwritten.copy()
         self._unwritten.clear()  # keep the list object, which is shared
         for call in calls:
-            stream = call.stream if call.shared is None else call.shared.stream
-            if stream is not None and stream.waiting:
+            stream = call.stream
+            if call.shared.has_unsent(call) if call.shared else stream is not None and stream.waiting:
                 self._unwritten.append(call)  # its data waits for the server's window
             else:
                 call.wrote_ns = now if self._is_held else call.sent_ns + self._cost.ns

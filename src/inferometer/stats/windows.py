@@ -279,7 +279,9 @@ class WindowRules:
             window.delayed += self.lateness.count(records)
         # The end mark of a stream may arrive a window later than its last response, which then counts as at the start.
         window.ends.append(np.maximum((good.end_ns - window.start_ns) // NS_PER_US, 0), latency)
-        window.send_ns += int((good.wrote_ns - good.sent_ns).sum())
+        # A server may answer before it has taken the whole request; then sending ends with the first byte of the reply.
+        wrote_ns = np.where(good.wrote_ns > 0, good.wrote_ns, good.first_ns)
+        window.send_ns += int((wrote_ns - good.sent_ns).sum())
         # Responses of a stream arrive one by one, each at once: the time between them is the server's.
         window.receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
         window.received_bytes += int(good.received.sum())

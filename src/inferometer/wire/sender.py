@@ -81,8 +81,8 @@ class Stream:
     """One request and its reply."""
 
     __slots__ = (
-        "content", "ends", "head", "id", "interim", "is_plain", "keep", "reading", "received", "ringed", "token",
-        "unreturned", "waiting", "window",
+        "content", "ends", "head", "id", "interim", "is_plain", "keep", "reading", "received", "ringed", "sent",
+        "token", "unreturned", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, stream_id: int, token: Any, keep: bool, window: int, ends: bool) -> None:
@@ -99,6 +99,7 @@ class Stream:
         self.window = window  # bytes that the server allows
         self.ends = ends  # the last byte is sent or waiting
         self.waiting: deque[memoryview] | None = None
+        self.sent = 0  # bytes that had waited, and were queued as frames
         self.ringed = False  # is in the ring
 
 
@@ -193,6 +194,7 @@ class Sender:
             parts.append(part)
         size -= room
         stream.window -= size
+        stream.sent += size
         self.window -= size
         end = END_STREAM if stream.ends and not waiting else 0
         self.queue.append(frame_head(size, DATA, end, stream.id))

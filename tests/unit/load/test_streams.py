@@ -7,10 +7,15 @@ import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.load.grpc import SharedStream
+from inferometer.services.endpoint import Endpoint
 from inferometer.services.kserve import StreamReply
+from inferometer.services.traffic import Wiring
+from inferometer.wire.frames import DEFAULT_WINDOW, SETTINGS, frame
+from inferometer.wire.grpc import GrpcConnection
 
 CALL: Any = SimpleNamespace(sent_ns=100)
 CHANNEL: Any = None
+SERVER_SETTINGS = frame(SETTINGS, 0, 0)
 
 
 def reply(name: bytes, error: str = "") -> StreamReply:
@@ -51,3 +56,14 @@ def test_a_response_without_an_id_does_not_answer_a_later_request(
 def test_an_id_sent_after_the_response_arrived_is_refused(stream: SharedStream) -> None:
     with pytest.raises(PeerError, match="which matches no request on its stream"):
         stream.maybe_owner(reply(b"8"), 99)
+
+
+def test_a_request_is_sent_when_its_own_last_byte_is_not_when_the_stream_is_empty() -> None:
+    connection = GrpcConnection()
+    connection.receive(SERVER_SETTINGS, len(SERVER_SETTINGS))
+    stream, wiring = SharedStream(0, CHANNEL), Wiring(Endpoint("127.0.0.1", 1), block=b"\x82")
+    calls: list[Any] = [SimpleNamespace() for _ in range(3)]
+    for call in calls:
+        stream.send(call, bytes(DEFAULT_WINDOW // 2), connection, wiring)
+    connection.http2.take()
+    assert [stream.has_unsent(call) for call in calls] == [False, True, True]

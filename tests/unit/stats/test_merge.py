@@ -108,6 +108,15 @@ def test_sending_and_receiving_are_means_of_good_requests():
     assert (found.send_ns, found.receive_ns, found.received_bytes) == (4 * MS, 15 * MS, 12)
 
 
+def test_a_request_answered_before_it_was_sent_in_full_was_being_sent_until_the_reply():
+    early = records(Request(0, 50, 100, first=80))
+    early.wrote_ns[:] = 0
+    rules = WindowRules()
+    found = rules.new_window(0)
+    rules.add(found, early)
+    assert measured(replace(found, end_ns=S)).send_ns == 30 * MS
+
+
 @pytest.mark.parametrize(("is_open", "mean"), [(False, 30), (True, 45)])
 def test_latency_counts_from_the_send_or_from_the_due_time(is_open, mean):
     found = measured(window(Request(0, 10, 30), Request(0, 20, 60), is_open=is_open))
