@@ -29,6 +29,7 @@ from inferometer.stats.doubts import (
     moving_figure,
     slow_ends,
 )
+from inferometer.stats.energy import PoweredDevice
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
     ClassFigures,
@@ -136,6 +137,7 @@ class RawLevel:
     metrics_remarks: tuple[Remark, ...]
     timing: ScheduleTiming | None = None  # for a schedule that ends by itself
     host: HostUse | None = None
+    devices: tuple[PoweredDevice, ...] = ()  # of this machine, if the server runs on it
     server_end: str = ""  # how it ended, if it ended by itself
     clients: tuple[ClientFigures, ...] = ()  # if the load came from several machines
     classes: tuple[ClassFigures, ...] = ()
@@ -163,6 +165,7 @@ def conclude(raw: RawLevel) -> Level:
         examples=raw.examples,
         promise="" if settings.promise is None else settings.promise.text,
         samples=raw.samples,
+        devices=raw.devices,
     )
     ended = raw.whole.count or raw.whole.failures or raw.whole.cancelled_count
     pressed = raw.timing.pressed(raw.whole) if raw.timing is not None and ended else None

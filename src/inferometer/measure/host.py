@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
-from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest
+from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest, has_gpu_driver
 from inferometer.observe.processes import Process, command_line, family, maybe_process
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
+from inferometer.stats.energy import PoweredDevice, PowerReading
 from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse, Measurement
 from inferometer.stats.merge import gpu_figures
 
@@ -197,6 +198,7 @@ class HostWatch:
         self._table = ProcessTable() if table is None else table
         self._clock = clock
         self._gpus: list[Mapping[str, Gpu]] = []
+        self._power = _PowerLog()
         self._ours = self._theirs = frozenset[int]()
         self._first: _Look | None = None
         self._last: _Look | None = None
@@ -209,7 +211,10 @@ class HostWatch:
         self._crowded_s, self._crowded_core_s = 0.0, 0.0
         self._find_families()
         self._find_cores()
-        self._first = self._last = self._look()
+        self._power.begin()
+        self._first = self._last = self._look(
+            waits=has_gpu_driver()
+        )  # their idle power is read before the load
         self._gpus = []  # their utilisation covers the time before
 
     def look(self) -> None:
@@ -257,6 +262,11 @@ class HostWatch:
         ours = [size for pid, size in held.items() if pid in self._theirs]
         return replace(gpu, memory_server_bytes=sum(ours)) if ours else gpu
 
+    @property
+    def devices(self) -> tuple[PoweredDevice, ...]:
+        """The devices with a power sensor, with their readings since the level began; none for a remote server."""
+        return () if self._server is None else self._power.devices(self._theirs)
+
     def ended(self) -> str:
         """Describe how the server ended; empty while it runs, or if that is unknown."""
         return "" if self._server is None else self._server.ended()
@@ -276,6 +286,7 @@ class HostWatch:
         read = self._table.used if used is None else used
         look = _Look(self._clock(), self._meter.read(waits=waits), read((*self._ours, *self._theirs)))
         self._gpus.append(look.host.gpus)
+        self._power.add(look.at_ns, look.host)
         return look
 
     def _find_cores(self) -> None:
@@ -311,6 +322,54 @@ class HostWatch:
         if part.is_crowded:
             self._crowded_s += seconds
             self._crowded_core_s += (part.others or 0.0) * seconds
+
+
+class _PowerLog:
+    """Readings of the power and energy of GPUs and processors during a level."""
+
+    def __init__(self) -> None:
+        self._idle_w: dict[str, float] | None = None  # by GPU, at the first reading of the run
+        self.begin()
+
+    def begin(self) -> None:
+        self._readings: dict[str, list[PowerReading]] = {}
+        self._packages: dict[str, list[PowerReading]] = {}
+        self._users: dict[str, set[int]] = {}  # processes that hold memory or were active, by GPU
+        self._active: dict[str, set[int]] = {}
+        self._busy: set[str] = set()
+
+    def add(self, at_ns: int, host: HostSample) -> None:
+        for uuid, gpu in host.gpus.items():
+            if gpu.power_w is None and gpu.energy_j is None:
+                continue
+            self._readings.setdefault(uuid, []).append(PowerReading(at_ns, gpu.power_w, gpu.energy_j))
+            self._users.setdefault(uuid, set()).update(gpu.held_bytes)
+            self._active.setdefault(uuid, set()).update(gpu.held_bytes if gpu.active is None else gpu.active)
+            if gpu.utilization:
+                self._busy.add(uuid)
+        for name, joules in host.packages_j.items():
+            self._packages.setdefault(name, []).append(PowerReading(at_ns, energy_j=joules))
+        if self._idle_w is None and host.gpus:
+            self._idle_w = {uuid: gpu.power_w for uuid, gpu in host.gpus.items() if gpu.power_w is not None}
+
+    def devices(self, servers: frozenset[int]) -> tuple[PoweredDevice, ...]:
+        """Return the GPUs that the server uses, and the others; without one, the processors."""
+        theirs = {uuid for uuid, users in self._users.items() if users & servers}
+        used = theirs or self._busy  # in a container the driver may report only unknown processes
+        gpus = tuple(
+            PoweredDevice(
+                uuid,
+                tuple(rows),
+                is_used=uuid in used,
+                idle_w=(self._idle_w or {}).get(uuid),
+                strangers=tuple(sorted(self._active[uuid] - servers)) if theirs else (),
+            )
+            for uuid, rows in self._readings.items()
+        )
+        packages = (
+            PoweredDevice(name, tuple(rows), is_used=not used) for name, rows in self._packages.items()
+        )
+        return (*gpus, *packages)
 
 
 def together(uses: Iterable[HostUse | None]) -> HostUse | None:

@@ -80,7 +80,9 @@ def measure_level_windows(
             counted.end(*span_ns, level_start_ns=run.start_ns, batch=batch) for counted, (_, batch) in loads
         ]
         raw = replace(raw, clients=tuple(client for part in found for client in part))
-    level = conclude(raw if host is None else replace(raw, host=host.end(), server_end=host.ended()))
+    if host is not None:
+        raw = replace(raw, host=host.end(), server_end=host.ended(), devices=host.devices)
+    level = conclude(raw)
     if instrument.journal is not None:
         instrument.journal.add_level(point.mode, point.value, run.spanned_ns, start_ns=run.start_ns)
     instrument.watcher.level_finished(level)

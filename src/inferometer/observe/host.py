@@ -17,7 +17,9 @@ from typing import Any
 from inferometer.base.frozen import frozen
 
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-MILLIWATTS_PER_WATT = 1000
+MILLI = 1000  # NVML reports milliwatts and millijoules
+PACKAGES = Path("/sys/class/powercap")  # energy counters of processors (RAPL), often readable by root only
+MICROJOULES = 1_000_000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT = 3, 4
 _OPENING_S = 10.0  # to open the GPU library: it takes seconds on a machine with many GPUs
@@ -56,6 +58,11 @@ def processor() -> str:
         return platform.machine()
 
 
+def has_gpu_driver() -> bool:
+    """Whether a driver of NVIDIA is loaded."""
+    return os.path.exists("/dev/nvidiactl")
+
+
 def gpu_names() -> tuple[str, ...]:
     """Return the GPU names from the driver's files, without its library."""
     found = []
@@ -82,6 +89,8 @@ class Gpu:
     memory_share: float | None = None  # share of time spent reading or writing its memory, 0 to 1
     clock_mhz: float | None = None  # of its processors
     held_bytes: Mapping[int, int] = field(default_factory=dict)  # memory by process
+    energy_j: float | None = None  # counter since the driver was loaded
+    active: frozenset[int] | None = None  # processes that used its processors since the last reading
 
 
 def busiest(gpus: Mapping[str, Gpu]) -> float | None:
@@ -97,10 +106,11 @@ class Nvml:
         library.nvmlInit()
         handles = [library.nvmlDeviceGetHandleByIndex(n) for n in range(library.nvmlDeviceGetCount())]
         self._handles = {_text(library.nvmlDeviceGetUUID(handle)): handle for handle in handles}
+        self._seen_us: dict[str, int] = {}  # time of the last known use by a process
 
     def read(self) -> Mapping[str, Gpu]:
         """Return the state of each GPU by UUID."""
-        return {uuid: self._gpu(handle) for uuid, handle in self._handles.items()}
+        return {uuid: self._gpu(uuid, handle) for uuid, handle in self._handles.items()}
 
     def names(self) -> Mapping[str, str]:
         """Return the name of each GPU by UUID."""
@@ -109,22 +119,36 @@ class Nvml:
             for uuid, handle in self._handles.items()
         }
 
-    def _gpu(self, handle: object) -> Gpu:
+    def _gpu(self, uuid: str, handle: object) -> Gpu:
         library = self._library
         utilization = self._maybe(library.nvmlDeviceGetUtilizationRates, handle)
         power = self._maybe(library.nvmlDeviceGetPowerUsage, handle)
         memory = self._maybe(library.nvmlDeviceGetMemoryInfo, handle)
         rows = self._maybe(library.nvmlDeviceGetComputeRunningProcesses, handle) or ()
         clock = self._maybe(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM)
+        energy = self._maybe(library.nvmlDeviceGetTotalEnergyConsumption, handle)
         return Gpu(
             utilization=None if utilization is None else utilization.gpu / 100,
-            power_w=None if power is None else power / MILLIWATTS_PER_WATT,
+            power_w=None if power is None else power / MILLI,
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
             memory_share=None if utilization is None else utilization.memory / 100,
             clock_mhz=None if clock is None else float(clock),
             held_bytes={row.pid: int(row.usedGpuMemory) for row in rows if row.usedGpuMemory},
+            energy_j=None if energy is None else energy / MILLI,
+            active=self._active(uuid, handle),
         )
+
+    def _active(self, uuid: str, handle: object) -> frozenset[int] | None:
+        """Return the processes that used the GPU since the last reading; None if the driver does not say."""
+        library, seen_us = self._library, self._seen_us.get(uuid, 0)
+        try:
+            rows = library.nvmlDeviceGetProcessUtilization(handle, seen_us)
+        except library.NVMLError as error:
+            is_idle = getattr(error, "value", None) == library.NVML_ERROR_NOT_FOUND
+            return frozenset() if is_idle else None
+        self._seen_us[uuid] = max((int(row.timeStamp) for row in rows), default=seen_us)
+        return frozenset(row.pid for row in rows if row.smUtil and seen_us)
 
     def _maybe(self, read: Callable[..., Any], handle: object, *more: object) -> Any:
         try:
@@ -160,6 +184,7 @@ class HostSample:
     total_s: float
     memory_used_bytes: int
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
+    packages_j: Mapping[str, float] = field(default_factory=dict)  # energy counters of the processors
 
 
 class HostMeter:
@@ -172,6 +197,8 @@ class HostMeter:
         self._nvml: Nvml | None = None
         self._opening: threading.Thread | None = None
         self._chosen = cores
+        whole = (path for path in sorted(PACKAGES.glob("intel-rapl:*")) if path.name.count(":") == 1)
+        self._packages = tuple(map(_Package, whole))
 
     def choose(self, cores: Collection[int]) -> None:
         """Choose other cores; samples before and after are not comparable."""
@@ -190,6 +217,7 @@ class HostMeter:
             total_s=total_s,
             memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
             gpus={} if self._nvml is None else self._nvml.read(),
+            packages_j={row.name: joules for row in self._packages if (joules := row.read()) is not None},
         )
 
     def _look_for_gpus(self, waits: bool) -> None:
@@ -201,6 +229,26 @@ class HostMeter:
 
     def _open(self) -> None:
         self._nvml = open_nvml()
+
+
+class _Package:
+    """Energy counter of one processor package, continued where it starts again from 0."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name.replace("intel-rapl:", "processor ")
+        self._path = path
+        self._last = self._turned = 0
+
+    def read(self) -> float | None:
+        """Return the joules since an arbitrary start; None if not readable."""
+        try:
+            now = int((self._path / "energy_uj").read_text())
+            if now < self._last:
+                self._turned += int((self._path / "max_energy_range_uj").read_text())
+        except (OSError, ValueError):
+            return None
+        self._last = now
+        return (self._turned + now) / MICROJOULES
 
 
 def _core_times() -> list[list[float]]:

@@ -17,6 +17,12 @@ GPU_METRICS = {
     "nv_gpu_memory_used_bytes": "memory_used_bytes",
     "nv_gpu_memory_total_bytes": "memory_total_bytes",
 }
+ENERGY_METRICS = {
+    "nv_energy_consumption": ("gpu_uuid", "energy_j", 1.0),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("UUID", "energy_j", 0.001),
+    "DCGM_FI_DEV_POWER_USAGE": ("UUID", "power_w", 1.0),
+}
+"""Metrics of Triton and of DCGM's exporter: the label with the GPU, the field, and the factor to joules or watts."""
 MODEL_METRICS = {
     "nv_inference_pending_request_count": "pending",
     "nv_inference_queue_duration_us": "queue_us",
@@ -89,6 +95,10 @@ def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
         value = round(row.value) if row.name.endswith("_bytes") else row.value
         if row.name in GPU_METRICS and "gpu_uuid" in row.labels:
             gpus[row.labels["gpu_uuid"]][GPU_METRICS[row.name]] = value
+        elif row.name in ENERGY_METRICS:
+            label, part, factor = ENERGY_METRICS[row.name]
+            if label in row.labels:
+                gpus[row.labels[label]][part] = row.value * factor
         elif row.name in MODEL_METRICS and "model" in row.labels:
             key = row.labels["model"], row.labels.get("version", "")
             queues[key][MODEL_METRICS[row.name]] = value

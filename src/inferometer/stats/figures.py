@@ -182,6 +182,25 @@ def _sending(found: Measurement) -> float:
     return found.send_ns + found.receive_ns
 
 
+def _energy(unit: str) -> Metric:
+    """Build the row of the joules per request, inference or token; figures of an invalid measurement are not used."""
+
+    def interval(found: Measurement) -> Estimate | None:
+        energy = found.energy
+        return None if energy is None or energy.invalid else getattr(energy, f"per_{unit}")
+
+    return Metric(
+        f"energy_per_{unit}",
+        f"Energy Per {unit.title()}",
+        "J",
+        False,
+        lambda found: None if (estimate := interval(found)) is None else estimate.value,
+        short=f"energy per {unit}",
+        interval=interval,
+        may_max=True,
+    )
+
+
 def _gpu(name: str, title: str, unit: str, is_higher_better: bool, get: Any, **more: Any) -> Metric:
     return Metric(name, title, unit, is_higher_better, get, source=Source.GPU, **more)
 
@@ -255,6 +274,7 @@ def _rows() -> Iterator[Metric]:
         interval=_user_rate,
         may_min=True,
     )
+    yield from map(_energy, ("request", "inference", "token"))
     statistics = ("avg", "min", "max", "p25", "p50", "p75", "p90", "p95", "p99")
     yield from (_duration(word, statistic) for word in ("tpot", "ttft", "gap") for statistic in statistics)
 

@@ -322,6 +322,34 @@ class GpuFigures:
 
 
 @frozen
+class DeviceEnergy:
+    """Energy of one GPU or processor package in the measured time."""
+
+    name: str
+    joules: float  # by its counter, or else by its power
+    counted_j: float | None
+    integrated_j: float | None
+    idle_w: float | None = None  # before any load
+    is_used: bool = True  # by the server; otherwise in no other figure
+    strangers: tuple[int, ...] = ()  # other processes that used it
+
+
+@frozen
+class EnergyFigures:
+    """Energy of the devices that the server used, idle power included."""
+
+    seconds: float
+    joules: float
+    power_w: Estimate
+    idle_w: float | None  # None if not known for every device
+    per_request: Estimate | None
+    per_inference: Estimate | None
+    per_token: Estimate | None  # only for servers that generate text
+    devices: tuple[DeviceEnergy, ...]
+    invalid: str = ""  # why the figures must not be used
+
+
+@frozen
 class QueueFigures:
     """Queue of one busy model; times cover the requests that ended between two samples."""
 
@@ -465,6 +493,7 @@ class Measurement:
     blank_count: int = 0  # successful text answers without a token; they are among the requests
     cancelled: CancelFigures | None = None  # only if requests were to be cancelled
     lanes: tuple[Lane, ...] = ()  # the last successful streamed requests, ordered by end
+    energy: EnergyFigures | None = None  # only if the devices have sensors
 
     @property
     def failed_share(self) -> float:

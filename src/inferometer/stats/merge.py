@@ -13,6 +13,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
+from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
 from inferometer.stats.intervals import (
     SHOWN,
     estimates,
@@ -58,6 +59,7 @@ class Subject(NamedTuple):
     examples: Mapping[int, str]
     promise: str = ""  # SLO that requests are judged by
     samples: Sequence[Sample] | None = None  # of the server's metrics; None if not collected
+    devices: Sequence[PoweredDevice] = ()  # of this machine, if the server runs on it
 
 
 def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> Measurement:
@@ -65,6 +67,8 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
     count = whole.count
     wanted = _wanted(subject.percentile)
     latency, rate = whole.latency_ns.distribution(wanted), rate_estimate(whole, subject.batch)
+    requests = scaled(rate, 1 / subject.batch)
+    tokens = _tokens(whole, requests)
     return Measurement(
         batch=subject.batch,
         duration_ns=whole.duration_ns,
@@ -84,13 +88,21 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
         failures=_failures(whole, subject),
         streaming=_streaming(whole),
         sequences=_sequences(whole),
-        tokens=_tokens(whole, scaled(rate, 1 / subject.batch)),
+        tokens=tokens,
         goodput=_goodput(whole, subject),
         empty_count=whole.empty,
         blank_count=whole.blank,
         cancelled=whole.cancelled.figures(),
         lanes=lanes(whole.latest, subject.level_start_ns),
         metrics=None if subject.samples is None else server_metrics(subject.samples),
+        energy=energy_figures(
+            subject.devices or devices_of(subject.samples or ()),
+            whole.start_ns,
+            whole.end_ns,
+            requests=requests,
+            batch=subject.batch,
+            tokens=None if tokens is None else tokens.output_interval or Estimate(tokens.output_per_s),
+        ),
     )
 
 
@@ -258,6 +270,19 @@ def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
         host=_host(samples),
         llm=maybe_llm_server(samples),
     )
+
+
+def devices_of(samples: Sequence[Sample]) -> tuple[PoweredDevice, ...]:
+    """Return the GPUs whose power or energy the server's metrics report."""
+    readings: dict[str, list[PowerReading]] = {}
+    busy: set[str] = set()
+    for sample in samples:
+        for uuid, gpu in sample.gpus.items():
+            if gpu.power_w is not None or gpu.energy_j is not None:
+                readings.setdefault(uuid, []).append(PowerReading(sample.at_ns, gpu.power_w, gpu.energy_j))
+            if gpu.utilization is None or gpu.utilization > 0:
+                busy.add(uuid)
+    return tuple(PoweredDevice(uuid, tuple(rows), is_used=uuid in busy) for uuid, rows in readings.items())
 
 
 def gpu_figures(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:

@@ -29,6 +29,7 @@ from inferometer.report.documents.classes import (
     scenario_answer,
 )
 from inferometer.report.documents.clients import clients_section
+from inferometer.report.documents.energy import energy_section
 from inferometer.report.documents.levels import (
     best,
     distribution_section,
@@ -101,6 +102,7 @@ def measurement_document(result: Result) -> Document:
         clients_section(result),
         classes_section(result),
         server_section(result),
+        energy_section(result),
         promise_section(result),
         None if any(level.classes for level in result.levels) else time_section(result),
         distribution_section(result),
