@@ -7,9 +7,10 @@ class FakeNvml:
     """The used part of the package nvidia-ml-py; GPU 1 reports only its name."""
 
     NVML_CLOCK_SM = 1
+    NVML_ERROR_NOT_FOUND = 6
 
     class NVMLError(Exception):
-        pass
+        value = 3
 
     def __init__(self, *, has_driver: bool = True) -> None:
         self._has_driver = has_driver
@@ -48,3 +49,13 @@ class FakeNvml:
     def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> object:
         assert kind == self.NVML_CLOCK_SM
         return self._told(handle, 1980)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> object:
+        return self._told(handle, 9_123_400)
+
+    def nvmlDeviceGetProcessUtilization(self, handle: int, after_us: int) -> object:
+        rows = [
+            SimpleNamespace(pid=7, smUtil=90, timeStamp=after_us + 5),
+            SimpleNamespace(pid=8, smUtil=0, timeStamp=after_us + 6),
+        ]
+        return self._told(handle, rows)

@@ -2,10 +2,11 @@
 
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from inferometer.observe.host import Gpu, HostMeter, is_this_host, open_nvml
+from inferometer.observe.host import Gpu, HostMeter, _Package, is_this_host, open_nvml
 from tests.support.nvml import FakeNvml
 
 
@@ -13,7 +14,23 @@ def test_gpus_are_read_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     library = open_nvml()
     assert library is not None
-    assert library.read() == {"GPU-a": Gpu(0.37, 55.3, 1000, 5000, 0.05, 1980.0, {7: 600}), "GPU-b": Gpu()}
+    known = Gpu(0.37, 55.3, 1000, 5000, 0.05, 1980.0, {7: 600}, 9123.4, frozenset())
+    assert library.read() == {"GPU-a": known, "GPU-b": Gpu()}
+    assert library.read()["GPU-a"].active == {7}, "the first reading does not know since when"
+
+
+def test_the_energy_of_a_processor_continues_where_its_counter_starts_again(tmp_path: Path) -> None:
+    package = tmp_path / "intel-rapl:0"
+    package.mkdir()
+    (package / "max_energy_range_uj").write_text("5000000")
+    counter = _Package(package)
+    seen = []
+    for value in ("4000000", "4900000", "100000"):
+        (package / "energy_uj").write_text(value)
+        seen.append(counter.read())
+    assert (counter.name, seen) == ("processor 0", [4.0, 4.9, 5.1])
+    (package / "energy_uj").unlink()
+    assert counter.read() is None
 
 
 def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ def energy_section(result: Result) -> Section | None:
         for (level, _), energy in zip(rows, known, strict=True)
     )
     words = [
-        "Energy of the devices that the server used, including the idle power that they draw without load.",
+        "Energy of the devices that the server used. Idle is their power just before the load began, which the energy "
+        "includes.",
         *(
             f"Invalid at {level_label(level.mode, level.value)}: {energy.invalid}."
             for (level, _), energy in zip(rows, known, strict=True)
