@@ -13,8 +13,7 @@ The rules:
   failure in which the server did not answer at all, or nothing if the plan's count is used up or the
   slot is surplus. In an open plan the slot becomes free; the next request takes one when it is due, or, at the
   plan's cap, as soon as one is free, and its wait counts from when it was due. In a periodic plan each slot
-  has one request; the link reports every response, and when all slots of the latest batch have received enough of
-  them, the next batch begins.
+  has one request (periodic.py). Due times and pauses are in plan_clock.py.
 * Slots of a closed plan that need a new connection start in bursts, because front ends otherwise drop requests.
 * A link may call `finish` from within `send`: without a route or a free descriptor a request fails at once. So
   `finish` never recurses without end: an open plan leaves sending to the loop, a closed one pauses.
@@ -31,32 +30,27 @@ links, and the garbage collector is off while they run (worker.py).
 
 from array import array
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Protocol
 
 from inferometer.base import status as outcome
-from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS, Clock, plain_number
+from inferometer.base.units import NS_PER_MS, Clock
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
+from inferometer.load.periodic import Batches
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
-from inferometer.load.resumed import Progression, Timing, adjusted
+from inferometer.load.plan_clock import PlanClock, Timeout, pause_after
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, of_which, pack_row
 from inferometer.records.spool import Spool, SpoolHead
 
-FIRST_PAUSE_NS = 10 * NS_PER_MS
-LONGEST_PAUSE_NS = 1000 * NS_PER_MS
-PATIENCE = 16  # failed answers in a row before a slot pauses
-BURST = 64
 # Sends per round of an open plan that is behind: a request on a new connection causes two events later, and a round
 # reads about twice as many. With more, a client that is behind would keep sending and read ever fewer of the replies.
 DUE_BURST = 20
 DUE_NS = 2 * NS_PER_MS  # time limit for these sends: when ports are scarce, a connect takes milliseconds
-PACE_NS = 20 * NS_PER_MS  # between bursts of new connections
 LOOK_EVERY = 1024  # rows between checks of how full the ring is; it holds many times as many
 EXAMPLE = 4096  # characters of an error text: all examples travel to the controller several times a second
-PREPARED = 8  # connections opened before an open plan starts
 
 
 class Reactor(Protocol):
@@ -98,7 +92,8 @@ class Engine:
         self._on_crowded = on_crowded
         self._step = first_step % steps
         self._stride = stride % steps
-        self._timeout_ns = timeout_ns
+        self._timeout = Timeout(timeout_ns)
+        self._times = PlanClock()
         self._due: list[int] = []
         self._started: list[int] = []
         self._steps: list[int] = []
@@ -108,24 +103,12 @@ class Engine:
         self._sequences = sequences
         self._marks: list[Mark | None] = []
         self._lanes: list[int] = []  # lane of each slot in an open plan
-        self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
-        self._remaining = -1  # requests still to issue; negative if unlimited
         # --- closed plans
         self._concurrency = 0
         self._is_endless = False  # closed, without a count, without sequences
-        self._last_start_ns = 0  # when the last slot of the plan begins, unless a ramp spreads the starts
         self._ramp: set[int] = set()  # slots that have not started yet
-        # --- open plans
-        self._open: Open | None = None
-        self._start_ns = 0
-        self._number = 0  # number of the request that is due next
-        self._next_due = NEVER
-        self._free: list[int] = []
-        # --- periodic plans
-        self._periodic: Periodic | None = None
-        self._launched = 0
-        self._is_launching = False
-        self._awaited: set[int] = set()  # slots of the latest batch still short of responses
+        self._free: list[int] = []  # slots of an open plan
+        self._batches: Batches | None = None  # of a periodic plan
         self._again = self._issue  # called for a slot after its request has ended
         self._spool = spool
         self._log = log
@@ -146,8 +129,8 @@ class Engine:
 
     def apply(self, plan: Plan, start_ns: int = 0) -> None:
         """Switch to this plan at once; surplus slots end after their current request."""
-        self._remaining = -1 if plan.count is None else plan.count
-        self._periodic = None
+        if self._batches is not None:
+            self._batches = self.link.responded = None
         if isinstance(plan, Closed):
             self._apply_closed(plan)
         elif isinstance(plan, Open):
@@ -159,15 +142,7 @@ class Engine:
 
     def adjust(self, timing: Timing, more: Sequence[Progression], cap: int | None) -> None:
         """Continue the open plan with another timing and with more of its requests."""
-        if self._open is None:
-            return
-        own = self._remaining if self._next_due < NEVER else 0
-        self._open, self._remaining = adjusted(self._open, cap, self._number, own, more, timing)
-        self._number, self._start_ns = 0, timing.start_ns
-        self._next_due = self._due_time(self._open.schedule.due_ns(0)) if self._remaining else NEVER
-
-    def _due_time(self, after_ns: int) -> int:
-        return NEVER if after_ns >= NEVER else self._start_ns + after_ns
+        self._times.adjust(timing, more, cap)
 
     @property
     def outstanding(self) -> int:
@@ -194,66 +169,50 @@ class Engine:
         return self._ring.written + self.outstanding
 
     def _apply_closed(self, plan: Closed) -> None:
-        self._open, self._next_due, self._again = None, NEVER, self._issue
+        self._times.begin_closed(plan)
+        self._again = self._issue
         self._concurrency = plan.concurrency
         self._is_endless = plan.count is None and self._sequences is None
         self._grow(plan.concurrency)
         for slot in range(len(self._is_steady)):
             self._settle(slot)
         self._recall_ramp()
-        paused = {slot for _, slot in self._pauses}
+        paused = {slot for _, slot in self._times.pauses}
         idle = [slot for slot in range(plan.concurrency) if not self._busy[slot] and slot not in paused]
         self.active += len(idle)
-        start_ns = self._last_start_ns = self._clock()
         if plan.ramp_ns:
-            self._begin_ramp(plan, idle, start_ns)
-            return
-        for first in range(0, len(idle), BURST):
-            # Open connections get their requests at once; new ones are opened in bursts.
-            if first and self.link.opening:
-                self._last_start_ns = start_ns + first // BURST * PACE_NS
-            for slot in idle[first : first + BURST]:
-                if self._last_start_ns > start_ns:
-                    heappush(self._pauses, (self._last_start_ns, slot))
-                else:
-                    self._issue(slot)
+            self._begin_ramp(plan, idle, self._clock())
+        else:
+            self._times.start(idle, self._clock(), self.link, self._issue)
 
     def _begin_ramp(self, plan: Closed, idle: Sequence[int], now_ns: int) -> None:
         at_work = [self._started[slot] for slot, is_busy in enumerate(self._busy) if is_busy]
         starts = plan.starts_ns(len(idle), now_ns, max(at_work, default=None)) if idle else []
         for slot, start_ns in zip(idle, starts, strict=True):
-            heappush(self._pauses, (start_ns, slot))
-        self._ramp = set(idle)
+            self._times.pause(slot, start_ns)
+        self._ramp, self._times.last_start_ns = set(idle), now_ns
         self._resume(now_ns)
 
     def _recall_ramp(self) -> None:
         """Return slots that have not started yet to the idle state."""
-        kept = [(until_ns, slot) for until_ns, slot in self._pauses if slot not in self._ramp]
-        self.active -= len(self._pauses) - len(kept)
-        self._pauses, self._ramp = kept, set()
-        heapify(self._pauses)
+        self.active -= self._times.drop_pauses(self._ramp.__contains__)
+        self._ramp = set()
 
     def _apply_open(self, plan: Open, start_ns: int) -> None:
-        self._open, self._again = plan, self._release
-        self._concurrency, self._is_endless, self._last_start_ns = 0, False, 0
+        self._again = self._release
+        self._concurrency, self._is_endless = 0, False
         self._is_steady = [False] * len(self._is_steady)
-        self.active -= len(self._pauses)
-        self._pauses.clear()
+        self.active -= self._times.drop_pauses()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
-        self._start_ns, self._number = start_ns, plan.first
-        # If the count is small, some workers get nothing.
-        self._next_due = NEVER if plan.count == 0 else start_ns + plan.schedule.due_ns(plan.first)
         if self._sequences is not None:
             self._sequences.open_lanes()
-        self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
+        self._times.begin_open(plan, start_ns, self.link)
 
     def _apply_periodic(self, plan: Periodic) -> None:
         self._apply_closed(Closed(0))
-        self._periodic, self._again = plan, self._complete
-        self._launched = 0
-        self._awaited.clear()
-        self.link.responded = self._responded
-        self._launch(plan)
+        self._batches, self._again = Batches(plan, self._begin_batch), self._complete
+        self.link.responded = self._batches.responded
+        self._batches.launch()
 
     def _grow(self, slots: int) -> None:
         while len(self._due) < slots:
@@ -272,45 +231,46 @@ class Engine:
     @property
     def is_applied(self) -> bool:
         """Whether as many slots run as the plan asks for (fewer once its count is used up), each on its connection."""
-        if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
-            return False  # slots that a ramp starts later are not awaited
-        if self._open is not None or self._periodic is not None:
+        if self.link.opening or self._times.is_starting:
+            return False
+        if self._times.open is not None or self._batches is not None:
             return True
-        is_over = self._remaining == 0 or (self._sequences is not None and self._sequences.is_over)
+        is_over = self._times.remaining == 0 or (self._sequences is not None and self._sequences.is_over)
         return self.active == self._concurrency or is_over
 
     @property
     def is_finished(self) -> bool:
         """Whether every request has ended and none will follow."""
-        return self.active == 0 and (self._open is None or self._next_due >= NEVER)
+        return self.active == 0 and self._times.next_due >= NEVER
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
         """Run the loop until the given time, until `stop` returns true, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, cancels, next_look = self._cells, self._cancels, 0
+        times, pauses = self._times, self._times.pauses
         end = NEVER if until_ns is None else until_ns
-        next_tick = self._next_tick()
+        next_check = self._timeout.next_check_ns(clock())
         while not self.is_interrupted and not (stop is not None and stop()):
-            wake = end if end < next_tick else next_tick
-            if self._pauses and self._pauses[0][0] < wake:
-                wake = self._pauses[0][0]
+            wake = end if end < next_check else next_check
+            if pauses and pauses[0][0] < wake:
+                wake = pauses[0][0]
             if cancels and cancels[0][0] < wake:
                 wake = cancels[0][0]
-            if self._next_due < wake and self._has_room():
-                wake = self._next_due
+            if times.next_due < wake and self._has_room():
+                wake = times.next_due
             wait(None if wake >= NEVER else wake)
             cells[WRITTEN] = ring.written  # ring.publish(), without the call
-            if wake < NEVER or self._next_due < NEVER:
+            if wake < NEVER or times.next_due < NEVER:
                 now = clock()
-                if self._next_due <= now:
+                if times.next_due <= now:
                     self._issue_due(now)
-                if self._pauses and self._pauses[0][0] <= now:
+                if pauses and pauses[0][0] <= now:
                     self._resume(now)
                 if cancels and cancels[0][0] <= now:
                     self._cancel_due(now)
-                if next_tick <= now:
+                if next_check <= now:
                     self._cancel_late(now)
-                    next_tick = self._next_tick()
+                    next_check = self._timeout.next_check_ns(clock())
                 if now >= end:
                     break
             if ring.written >= next_look or ring.has_stamps:
@@ -322,8 +282,7 @@ class Engine:
         """Cancel all outstanding requests and send no more; return the number cancelled."""
         self._is_over = True
         self.apply(Closed(0, 0))
-        self.active -= len(self._pauses)
-        self._pauses.clear()
+        self.active -= self._times.drop_pauses()
         cut = [slot for slot, busy in enumerate(self._busy) if busy]
         for slot in cut:
             self.link.cancel(slot, outcome.CANCELLED, "still running at the end")
@@ -443,19 +402,20 @@ class Engine:
     def _issue(self, slot: int) -> None:
         """Send the next request of this slot of a closed plan, if there is one."""
         has_next = self._sequences is None or self._sequences.has_next(slot)
-        if slot >= self._concurrency or self._remaining == 0 or not has_next:
+        times = self._times
+        if slot >= self._concurrency or times.remaining == 0 or not has_next:
             self.active -= 1
             if not self._close_sequence(slot, self._lanes[slot]):
                 self.link.close(slot)
             return
+        if times.remaining > 0:
+            times.remaining -= 1
         now = self._clock()
         self._due[slot] = now
         self._lanes[slot] = slot
         self._start(slot, now)
 
     def _start(self, slot: int, now_ns: int) -> None:
-        if self._remaining > 0:
-            self._remaining -= 1
         if self._sequences is None:
             step = self._step
             self._step = (step + self._stride) % self._step_count
@@ -473,10 +433,12 @@ class Engine:
     def _pauses_between(self, slot: int, mark: Mark, now_ns: int) -> bool:
         """Pause the slot if the session has a delay before its next turn; return whether it pauses."""
         assert self._sequences is not None
-        pause = 0 if mark.is_end or self._open is not None else self._sequences.pause_ns(self._steps[slot])
+        pause = (
+            0 if mark.is_end or self._times.open is not None else self._sequences.pause_ns(self._steps[slot])
+        )
         if not pause or slot >= self._concurrency:
             return False
-        heappush(self._pauses, (now_ns + pause, slot))
+        self._times.pause(slot, now_ns + pause)
         return True
 
     def _close_sequence(self, slot: int, lane: int) -> bool:
@@ -500,10 +462,10 @@ class Engine:
         return True
 
     def _is_retired(self, lane: int) -> bool:
-        if self._open is None:
-            return lane >= self._concurrency or self._remaining == 0
+        if self._times.open is None:
+            return lane >= self._concurrency or self._times.remaining == 0
         assert self._sequences is not None
-        return lane >= self._sequences.turns or self._next_due >= NEVER
+        return lane >= self._sequences.turns or self._times.next_due >= NEVER
 
     def _close_idle_lanes(self) -> None:
         """Close lanes that will get no further request."""
@@ -535,15 +497,16 @@ class Engine:
     def _has_room(self) -> bool:
         if self._sequences is not None and not self._sequences.has_free_lane:
             return False
-        return self._open is None or self._open.cap is None or self.active < self._open.cap
+        plan = self._times.open
+        return plan is None or plan.cap is None or self.active < plan.cap
 
     def _issue_due(self, now_ns: int) -> None:
         """Send due requests, a limited number at a time so that replies are read in between."""
-        plan = self._open
+        times, plan = self._times, self._times.open
         assert plan is not None
         now, limit_ns = now_ns, now_ns + DUE_NS
         for _ in range(DUE_BURST):
-            if self._next_due > now_ns or now > limit_ns or not self._has_room():
+            if times.next_due > now_ns or now > limit_ns or not self._has_room():
                 return
             if self._free:
                 slot = self._free.pop()
@@ -553,85 +516,46 @@ class Engine:
             if self._sequences is not None:
                 self._lanes[slot] = self._sequences.pick()
             self.active += 1
-            self._due[slot] = self._next_due
             if plan.steps is not None:
-                self._step = plan.steps[self._number]
-            self._number += plan.stride
-            is_last = self._remaining == 1
-            self._next_due = NEVER if is_last else self._start_ns + plan.schedule.due_ns(self._number)
+                self._step = plan.steps[times.number]
+            self._due[slot] = times.take_due(plan)
             now = self._clock()
             self._start(slot, now)
-            if self._next_due >= NEVER:
+            if times.next_due >= NEVER:
                 self._close_idle_lanes()
 
     # --- periodic plans
 
-    def _launch(self, plan: Periodic) -> None:
-        """Send the next batch, each request on its own slot; send further batches as long as all fail within their
-        send."""
-        self._is_launching = True
-        while not self._awaited and self._launched < plan.end:
-            first = self._launched
-            self._launched = min(first + plan.step, plan.end) if first else plan.start
-            batch = range(first, self._launched)
-            self._grow(self._launched)
-            self._awaited = set(batch)
-            self.active += len(batch)
-            for slot in batch:
-                now = self._clock()
-                self._due[slot], self._lanes[slot] = now, slot
-                self._start(slot, now)
-        self._is_launching = False
-
-    def _responded(self, slot: int, responses: int) -> None:
-        if self._periodic is not None and responses >= self._periodic.period:
-            self._reached(slot, self._periodic)
-
-    def _reached(self, slot: int, plan: Periodic) -> None:
-        """Stop waiting for the slot before the next batch."""
-        self._awaited.discard(slot)
-        if not self._awaited and not self._is_launching:
-            self._launch(plan)
+    def _begin_batch(self, slots: range) -> None:
+        self._grow(slots.stop)
+        self.active += len(slots)
+        for slot in slots:
+            now = self._clock()
+            self._due[slot], self._lanes[slot] = now, slot
+            self._start(slot, now)
 
     def _complete(self, slot: int) -> None:
-        """Handle a successful end; a request with too few responses would block the next batch forever."""
+        assert self._batches is not None
         self.active -= 1
-        if slot in self._awaited:
-            assert self._periodic is not None
-            raise UsageError(
-                f"a request ended with fewer responses than the request period of {self._periodic.period}",
-                remedy="give a lower --request-period, or data that makes the model send more responses",
-            )
+        self._batches.check_ended(slot)
         self._close_sequence(slot, self._lanes[slot])
 
     # --- failures
 
     def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
-        """Pause before the next request to a server that does not answer, longer each time; return whether the slot
-        pauses.
-
-        A server that answers, but refuses every request or sends malformed replies, gets the shortest pause after a
-        while, so that the client does not spin and a plan with a count still ends if all its requests fail.
-        """
-        if self._periodic is not None:
-            self._reached(slot, self._periodic)
-        if slot >= self._concurrency or self._remaining == 0:
+        """Count a failure; return whether the slot pauses after it."""
+        if self._batches is not None:
+            self._batches.release(slot)
+        if slot >= self._concurrency or self._times.remaining == 0:
             return False
         self._failures[slot] += 1
-        if is_answered and self._failures[slot] < PATIENCE:
-            return False
-        pause = FIRST_PAUSE_NS
-        if not is_answered:
-            pause = min(FIRST_PAUSE_NS << min(self._failures[slot] - 1, 16), LONGEST_PAUSE_NS)
-        heappush(self._pauses, (now_ns + pause, slot))
-        return True
+        pause_ns = pause_after(self._failures[slot], is_answered=is_answered)
+        if pause_ns:
+            self._times.pause(slot, now_ns + pause_ns)
+        return pause_ns > 0
 
     def _resume(self, now_ns: int) -> None:
-        """Resume paused slots, a limited number at a time so that replies are read in between."""
-        for _ in range(BURST):
-            if not self._pauses or self._pauses[0][0] > now_ns:
-                return
-            slot = heappop(self._pauses)[1]
+        for _, slot in self._times.ended_pauses(now_ns):
             self._ramp.discard(slot)
             self._issue(slot)
 
@@ -656,13 +580,9 @@ class Engine:
             else:
                 heappush(self._cancels, (sent_ns + self._cancellation.after_ns, slot, begun_ns))
 
-    def _next_tick(self) -> int:
-        return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else NEVER
-
     def _cancel_late(self, now_ns: int) -> None:
-        limit = now_ns - self._timeout_ns
+        limit = now_ns - self._timeout.limit_ns
         for slot, busy in enumerate(self._busy):
             # A steady slot's request starts when it is due; other starts are in `_started`.
             if busy and max(self._started[slot], self._due[slot]) <= limit:
-                text = f"no complete reply within {plain_number(self._timeout_ns / 1e9)} s"
-                self.link.cancel(slot, outcome.TIMEOUT, text)
+                self.link.cancel(slot, outcome.TIMEOUT, self._timeout.text)

@@ -14,24 +14,15 @@ generated when its turn comes, from earlier answers, and that every reply is rea
 
 from array import array
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.base.units import NS_PER_MS, Clock, plain_number
-from inferometer.load.engine import (
-    BURST,
-    FIRST_PAUSE_NS,
-    LONGEST_PAUSE_NS,
-    LOOK_EVERY,
-    PACE_NS,
-    PATIENCE,
-    PREPARED,
-    Reactor,
-)
+from inferometer.base.units import Clock
+from inferometer.load.engine import LOOK_EVERY, Reactor
 from inferometer.load.link import Callbacks, OpenLink, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Plan
-from inferometer.load.resumed import Progression, Timing, adjusted
+from inferometer.load.plan_clock import BURST, PlanClock, Timeout, pause_after
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.visits import VisitError, VisitMessages, VisitRun
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
@@ -45,7 +36,7 @@ class _Visitor:
 
     __slots__ = (
         "due_ns", "failures", "first_sent_ns", "is_active", "is_busy", "lead_ns", "number", "run", "slot",
-        "started_ns", "step", "thought_ns", "until_ns", "visit_due_ns",
+        "started_ns", "step", "thought_ns", "visit_due_ns",
     )  # fmt: skip
 
     def __init__(self, slot: int) -> None:
@@ -57,7 +48,6 @@ class _Visitor:
         self.visit_due_ns = self.first_sent_ns = self.thought_ns = 0
         self.lead_ns = 0  # a pause before its first request
         self.due_ns = self.started_ns = self.step = 0  # of the current request
-        self.until_ns = 0  # end of the pause; 0 if none
         self.failures = 0  # consecutive failed visits
 
 
@@ -89,15 +79,10 @@ class VisitEngine:
         self._clock = clock
         self._on_crowded = on_crowded
         self._next_number, self._stride = first, stride
-        self._timeout_ns = timeout_ns
+        self._timeout = Timeout(timeout_ns)
+        self._times = PlanClock()
         self._visitors: list[_Visitor] = []
-        self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
-        self._remaining = -1  # visits still to start; negative if unlimited
         self._concurrency = 0
-        self._last_start_ns = 0  # when the last visitor of a closed plan starts
-        self._open: Open | None = None
-        self._start_ns = self._number = 0
-        self._next_due = NEVER
         self._free: list[_Visitor] = []
         self.link = open_link(Callbacks(self.finish, always_finish(self.finish), self._explain))
 
@@ -123,7 +108,6 @@ class VisitEngine:
 
     def apply(self, plan: Plan, start_ns: int = 0) -> None:
         """Switch to this plan at once; surplus visitors leave after their current request."""
-        self._remaining = -1 if plan.count is None else plan.count
         if isinstance(plan, Closed):
             self._apply_closed(plan)
         elif isinstance(plan, Open):
@@ -132,7 +116,7 @@ class VisitEngine:
             raise LocalError(f"visits require a concurrency or a schedule, but got {plan}")
 
     def _apply_closed(self, plan: Closed) -> None:
-        self._open, self._next_due = None, NEVER
+        self._times.begin_closed(plan)
         self._concurrency = plan.concurrency
         for visitor in self._visitors[plan.concurrency :]:
             if visitor.is_active and not visitor.is_busy:
@@ -141,75 +125,58 @@ class VisitEngine:
         while len(self._visitors) < plan.concurrency:
             self._visitors.append(_Visitor(len(self._visitors)))
         idle = [visitor for visitor in self._visitors[: plan.concurrency] if not visitor.is_active]
-        start_ns = self._last_start_ns = self._clock()
         for visitor in idle:
             visitor.is_active = True
-        for first in range(0, len(idle), BURST):
-            # Open connections get their requests at once; new ones are opened in bursts.
-            if first and self.link.opening:
-                self._last_start_ns = start_ns + first // BURST * PACE_NS
-            for visitor in idle[first : first + BURST]:
-                if self._last_start_ns > start_ns:
-                    self._rest(visitor, self._last_start_ns)
-                else:
-                    self._begin_next(visitor)
+        slots = [visitor.slot for visitor in idle]
+        self._times.start(
+            slots, self._clock(), self.link, lambda slot: self._begin_next(self._visitors[slot])
+        )
 
     def _apply_open(self, plan: Open, start_ns: int) -> None:
-        self._open, self._concurrency, self._last_start_ns = plan, 0, 0
+        self._concurrency = 0
         for visitor in self._visitors:
             if visitor.is_active and visitor.run is None:
                 self._leave(visitor)
         self._drop_ended_pauses()
         self._free = [visitor for visitor in self._visitors if not visitor.is_active]
-        self._start_ns, self._number = start_ns, plan.first
-        # If the count is small, some workers get nothing.
-        self._next_due = NEVER if plan.count == 0 else self._due_time(plan)
-        self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
+        self._times.begin_open(plan, start_ns, self.link)
 
     def adjust(self, timing: Timing, more: Sequence[Progression], cap: int | None) -> None:
         """Continue the open plan with another timing and with more of its visits, like `Engine.adjust`."""
-        if self._open is None:
-            return
-        own = self._remaining if self._next_due < NEVER else 0
-        self._open, self._remaining = adjusted(self._open, cap, self._number, own, more, timing)
-        self._number, self._start_ns = 0, timing.start_ns
-        self._next_due = self._due_time(self._open) if self._remaining else NEVER
-
-    def _due_time(self, plan: Open) -> int:
-        after_ns = plan.schedule.due_ns(self._number)
-        return NEVER if after_ns >= NEVER else self._start_ns + after_ns
+        self._times.adjust(timing, more, cap)
 
     @property
     def is_applied(self) -> bool:
         """Whether as many visitors are active as the plan asks for (fewer once its count is used up)."""
-        if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
+        if self.link.opening or self._times.is_starting:
             return False
-        return self._open is not None or self._remaining == 0 or self.active == self._concurrency
+        is_over = self._times.open is not None or self._times.remaining == 0
+        return is_over or self.active == self._concurrency
 
     @property
     def is_finished(self) -> bool:
         """Whether every request has ended and none will follow."""
-        return self.active == 0 and (self._open is None or self._next_due >= NEVER)
+        return self.active == 0 and self._times.next_due >= NEVER
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
         """Run the loop until the given time, until `stop` returns true, or until interrupted."""
-        clock, ring, pauses = self._clock, self._ring, self._pauses
+        clock, ring, times, pauses = self._clock, self._ring, self._times, self._times.pauses
         end = NEVER if until_ns is None else until_ns
-        next_tick, next_look = self._next_tick(), 0
+        next_check, next_look = self._timeout.next_check_ns(clock()), 0
         while not self.is_interrupted and not (stop is not None and stop()):
-            wake = min(end, next_tick, pauses[0][0] if pauses else NEVER)
-            if self._next_due < wake and self._has_room():
-                wake = self._next_due
+            wake = min(end, next_check, pauses[0][0] if pauses else NEVER)
+            if times.next_due < wake and self._has_room():
+                wake = times.next_due
             self._reactor.wait(None if wake >= NEVER else wake)
             ring.publish()
             now = clock()
-            if self._next_due <= now:
+            if times.next_due <= now:
                 self._begin_due(now)
             if pauses and pauses[0][0] <= now:
                 self._resume(now)
-            if next_tick <= now:
+            if next_check <= now:
                 self._cancel_late(now)
-                next_tick = self._next_tick()
+                next_check = self._timeout.next_check_ns(clock())
             if now >= end:
                 break
             if ring.written >= next_look:
@@ -230,16 +197,17 @@ class VisitEngine:
 
     def _begin_next(self, visitor: _Visitor) -> None:
         """Start the visitor's next visit of a closed plan, if there is one."""
-        if visitor.slot >= self._concurrency or self._remaining == 0:
+        times = self._times
+        if visitor.slot >= self._concurrency or times.remaining == 0:
             self._leave(visitor)
             self.link.close(visitor.slot)
             return
+        if times.remaining > 0:
+            times.remaining -= 1
         self._begin(visitor, self._clock())
 
     def _begin(self, visitor: _Visitor, due_ns: int) -> None:
         """Start a visit, timed from when it was due."""
-        if self._remaining > 0:
-            self._remaining -= 1
         visitor.number, visitor.visit_due_ns = self._next_number, due_ns
         visitor.thought_ns = visitor.lead_ns = visitor.first_sent_ns = 0
         self._next_number += self._stride
@@ -256,7 +224,7 @@ class VisitEngine:
         visitor.step = following.step
         if following.pause_ns:
             visitor.thought_ns = visitor.lead_ns = following.pause_ns
-            self._rest(visitor, due_ns + following.pause_ns)
+            self._times.pause(visitor.slot, due_ns + following.pause_ns)
         else:
             self._send(visitor, due_ns)
 
@@ -299,7 +267,7 @@ class VisitEngine:
         visitor.is_busy = False
         visitor.first_sent_ns = visitor.first_sent_ns or sent_ns
         step, due_ns = visitor.step, visitor.due_ns
-        is_surplus = self._open is None and slot >= self._concurrency
+        is_surplus = self._times.open is None and slot >= self._concurrency
         over, pause_ns = NO_VISIT, 0
         if status != outcome.CANCELLED:
             over, pause_ns = self._after(visitor, status, end_ns)
@@ -318,7 +286,7 @@ class VisitEngine:
             self._ended(visitor, bool(received), pause_ns, end_ns)
         elif pause_ns:
             visitor.thought_ns += pause_ns
-            self._rest(visitor, end_ns + pause_ns)
+            self._times.pause(slot, end_ns + pause_ns)
         else:
             self._send(visitor, self._clock())
 
@@ -345,15 +313,13 @@ class VisitEngine:
 
     def _ended(self, visitor: _Visitor, is_answered: bool, pause_ns: int, end_ns: int) -> None:
         """Start the next visit after one has ended, or pause before it."""
-        if self._open is not None:
+        if self._times.open is not None:
             visitor.is_active = False
             self._free.append(visitor)
             return
-        if visitor.failures and (not is_answered or visitor.failures >= PATIENCE):
-            longer = FIRST_PAUSE_NS << min(visitor.failures - 1, 16)
-            pause_ns = max(pause_ns, FIRST_PAUSE_NS if is_answered else min(longer, LONGEST_PAUSE_NS))
-        if pause_ns and self._remaining != 0:
-            self._rest(visitor, end_ns + pause_ns)
+        pause_ns = max(pause_ns, pause_after(visitor.failures, is_answered=is_answered))
+        if pause_ns and self._times.remaining != 0:
+            self._times.pause(visitor.slot, end_ns + pause_ns)
         else:
             self._begin_next(visitor)
 
@@ -368,42 +334,32 @@ class VisitEngine:
     def _leave(self, visitor: _Visitor) -> None:
         """Deactivate the visitor and drop its visit."""
         visitor.is_active = False
-        visitor.until_ns = 0
         self._close(visitor)
 
     # --- times
 
-    def _rest(self, visitor: _Visitor, until_ns: int) -> None:
-        visitor.until_ns = until_ns
-        heappush(self._pauses, (until_ns, visitor.slot))
-
     def _drop_ended_pauses(self) -> None:
         """Drop the pauses of visitors that have left."""
-        self._pauses[:] = [pause for pause in self._pauses if self._visitors[pause[1]].until_ns]
-        heapify(self._pauses)
+        self._times.drop_pauses(lambda slot: not self._visitors[slot].is_active)
 
     def _resume(self, now_ns: int) -> None:
-        """Resume paused visitors, a limited number at a time so that replies are read in between."""
-        for _ in range(BURST):
-            if not self._pauses or self._pauses[0][0] > now_ns:
-                return
-            until_ns, slot = heappop(self._pauses)
+        for until_ns, slot in self._times.ended_pauses(now_ns):
             visitor = self._visitors[slot]
-            visitor.until_ns = 0
             if visitor.run is None:
                 self._begin_next(visitor)
             else:
-                self._send(visitor, until_ns if self._open is not None else self._clock())
+                self._send(visitor, until_ns if self._times.open is not None else self._clock())
 
     def _has_room(self) -> bool:
-        return self._open is None or self._open.cap is None or self.active < self._open.cap
+        plan = self._times.open
+        return plan is None or plan.cap is None or self.active < plan.cap
 
     def _begin_due(self, now_ns: int) -> None:
         """Start due visits, a limited number at a time so that replies are read in between."""
-        plan = self._open
+        times, plan = self._times, self._times.open
         assert plan is not None
         for _ in range(BURST):
-            if self._next_due > now_ns or not self._has_room():
+            if times.next_due > now_ns or not self._has_room():
                 return
             if self._free:
                 visitor = self._free.pop()
@@ -411,22 +367,15 @@ class VisitEngine:
                 visitor = _Visitor(len(self._visitors))
                 self._visitors.append(visitor)
             visitor.is_active = True
-            due_ns = self._next_due
-            self._number += plan.stride
-            self._next_due = NEVER if self._remaining == 1 else self._due_time(plan)
-            self._begin(visitor, due_ns)
+            self._begin(visitor, times.take_due(plan))
 
     # --- failures
 
     def _explain(self, status: int, text: str) -> None:
         self.examples.setdefault(status, text)
 
-    def _next_tick(self) -> int:
-        return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else NEVER
-
     def _cancel_late(self, now_ns: int) -> None:
-        limit = now_ns - self._timeout_ns
-        text = f"no complete reply within {plain_number(self._timeout_ns / 1e9)} s"
+        limit = now_ns - self._timeout.limit_ns
         for visitor in list(self._visitors):
             if visitor.is_busy and visitor.started_ns <= limit:
-                self.link.cancel(visitor.slot, outcome.TIMEOUT, text)
+                self.link.cancel(visitor.slot, outcome.TIMEOUT, self._timeout.text)

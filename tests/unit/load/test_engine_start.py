@@ -5,9 +5,10 @@ from typing import cast
 
 import pytest
 
-from inferometer.load.engine import BURST, PACE_NS, Engine
+from inferometer.load.engine import Engine
 from inferometer.load.link import OpenLink
 from inferometer.load.plan import Closed
+from inferometer.load.plan_clock import BURST, PACE_NS
 from inferometer.records.ring import RingWriter
 from tests.support.clock import FakeClock
 from tests.support.simulation import new_cells
