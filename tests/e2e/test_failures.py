@@ -291,7 +291,7 @@ def test_a_changed_certificate_in_the_middle_gives_tls_failures(
 def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
     command: str, workers: str, run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inferometer.measure.level_run.GONE_NS", NS_PER_S)  # else it takes five
+    monkeypatch.setattr("inferometer.measure.liveness.GONE_NS", NS_PER_S)  # else it takes five
     measured: list[int] = []  # requests seen when the first window began: that is when the counters are read
 
     def control(request: Request) -> Act | None:
@@ -330,7 +330,7 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
 def test_a_count_that_is_given_up_says_how_many_were_not_sent(
     command: str, run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inferometer.measure.level_run.GONE_NS", NS_PER_S)  # else it takes five
+    monkeypatch.setattr("inferometer.measure.liveness.GONE_NS", NS_PER_S)  # else it takes five
 
     def infer(number: int, request: Request) -> Act | None:
         return Wire.reset if number >= 20 else None

@@ -14,6 +14,7 @@ from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.level_run import LevelRun
+from inferometer.measure.level_start import start_level
 from inferometer.observe.statistics import Counters
 from inferometer.records.records import EMPTY, join
 from inferometer.stats.stopping import Precision
@@ -726,12 +727,13 @@ def test_an_interrupted_count_has_every_request_of_its_time(
     made = rig(constant(1))
     load = UnevenWorkers(made.instrument.load)
     monkeypatch.setattr(made.log, "is_interrupted", lambda: any(map(len, load.reported)))
-    run = LevelRun(
+    level = (
         replace(made.instrument, load=load),
         level_settings(window_count=window_count, is_whole=True),
         closed(4, 10_000),
     )
+    run = LevelRun(*level, start_level(*level))
     run.measure_window()
     load.collect(made.clock() + NS_PER_S)
     ended = join(load.reported)
-    assert run.figures[-1].ended_count == (ended.end_ns <= run.spanned_ns[-1]).sum() > 0
+    assert run.closed.figures[-1].ended_count == (ended.end_ns <= run.spanned_ns[-1]).sum() > 0

@@ -1,22 +1,33 @@
-"""Server counters of all traffic classes, read together."""
+"""Server counters during a level: of all traffic classes together, and at the ends of windows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import PeerError
-from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
-from inferometer.measure.class_windows import of_class
-from inferometer.measure.prepare import Setup
+from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
+from inferometer.load.workers import Collected
+from inferometer.measure.class_windows import ClassCourses, of_class
+from inferometer.measure.instrument import Instrument
 from inferometer.observe.statistics import Counters, Snapshot, snapshot
+from inferometer.records.records import Records
+from inferometer.stats.readings import CounterReading, CounterReadings, waiting
+
+if TYPE_CHECKING:
+    from inferometer.measure.prepare import Setup
 
 AGAIN_NS = 5 * NS_PER_S  # pause before asking again after a failed read
+LONGEST_LEAD_NS = 5 * NS_PER_MS
+READS = 3  # at a level's start, until one is quick
+QUICK_NS = NS_PER_MS
+BUSY_NS = 200 * NS_PER_MS  # a server that takes this long is not asked again
 
 
 @dataclass(slots=True)
 class ClassCounters:
     """Reads the counters of every class; a failure leaves out only that class."""
 
-    setups: Sequence[Setup]
+    setups: "Sequence[Setup]"
     clock: Clock = monotonic_ns
     _resting: dict[int, int] = field(default_factory=dict)  # time of the next attempt, by class
 
@@ -32,7 +43,7 @@ class ClassCounters:
         return found or None
 
 
-def _counters(setup: Setup) -> Snapshot:
+def _counters(setup: "Setup") -> Snapshot:
     """Read the counters of a class; for visits, of each step whose model no other step calls."""
     if setup.traffic.visits is None:
         return snapshot(setup.service.statistics(setup.model))
@@ -42,3 +53,61 @@ def _counters(setup: Setup) -> Snapshot:
         if names.count(step.model.name) == 1:
             found |= of_class(number, _counters(step))
     return found
+
+
+@dataclass(slots=True)
+class LevelCounters:
+    """Readings of the counters before and after the current window of a level."""
+
+    instrument: Instrument
+    classes: ClassCourses
+    before: CounterReading | None = None
+    after: CounterReading | None = None
+    is_read: bool = False  # whether the reading after the window was attempted
+    lead_ns: int = (
+        0  # time before a window's end to ask: half the duration of the call, unless that is a stall
+    )
+    waiting: float | None = None  # requests in the server's queue during the last closed window
+    error: PeerError | None = None
+    _readings: CounterReadings = field(default_factory=CounterReadings)
+
+    def read(self) -> CounterReading | None:
+        if self.error is not None:
+            return None  # one failure may have used up its time limit while the load continues
+        asked_ns = self.instrument.clock()
+        try:
+            counters = self.instrument.read_counters()
+        except PeerError as error:
+            self.error = error
+            return None  # the server is unreachable; the client's figures remain
+        if counters is None:
+            return None
+        answered_ns = self.instrument.clock()
+        self.lead_ns = min((answered_ns - asked_ns) // 2, LONGEST_LEAD_NS)
+        reading = self._readings.begin(counters, asked_ns, answered_ns)
+        self.classes.read(reading)
+        return reading
+
+    def read_closely(self) -> CounterReading | None:
+        """Read the counters at the start of the first window as precisely as possible."""
+        best = None
+        for _ in range(READS):
+            reading = self.read()
+            if reading is None:
+                return None
+            best = reading if best is None or reading.span_ns < best.span_ns else best
+            if best.span_ns <= QUICK_NS or reading.span_ns >= BUSY_NS:
+                break
+        return best
+
+    def add(self, records: Records, collected: Collected) -> None:
+        """Add requests that have ended since the last call."""
+        seen_ns, outstanding = collected.seen_ns, collected.outstanding
+        self._readings.add(records.end_ns, records.status, seen_ns, outstanding)
+        self.classes.add(records, seen_ns, outstanding)
+
+    def close(self) -> CounterReading | None:
+        """Return the reading after the window, and expect the next one."""
+        after, self.after, self.is_read = self.after, None, False
+        self.waiting = waiting(self.before, after)
+        return after

@@ -1,13 +1,12 @@
 """Instruments, settings and load of a level."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
-from inferometer.load.workers import Collected, Load, ResizableLoad
+from inferometer.load.workers import Load, ResizableLoad
 from inferometer.measure.host import HostWatch
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 FAR_NS = 3600 * NS_PER_S
 SILENCE_NS = 60 * NS_PER_S
 FEWEST_ENDED = 30  # requests in a non-classic window, if time permits
-GONE_NS = 5 * NS_PER_S  # time of failures without any answer after which the server counts as gone
 
 
 @frozen
@@ -119,26 +117,3 @@ class Instrument:
     may_cut: Callable[[], bool] = lambda: (
         True
     )  # whether a run that must end may cut a window of the classic rule short
-
-
-@dataclass(slots=True)
-class Silence:
-    """Time for which requests have been outstanding without any sign of the server.
-
-    Time without requests does not count: a schedule may have pauses. The pause after a failed request does.
-    """
-
-    limit_ns: int
-    since_ns: int
-    _heard: int = 0
-    _is_failing: bool = False  # the last finished request had no answer
-
-    def is_over(self, collected: Collected) -> bool:
-        """Return whether the limit has passed, given the latest records."""
-        answered = collected.records.is_answered
-        if len(answered):
-            self._is_failing = not answered.any()
-        is_idle = not collected.outstanding and not self._is_failing
-        if answered.any() or collected.heard != self._heard or is_idle:
-            self.since_ns, self._heard = collected.seen_ns, collected.heard
-        return collected.seen_ns - self.since_ns >= self.limit_ns

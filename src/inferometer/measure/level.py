@@ -9,8 +9,10 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.measure.conclusion import conclude
-from inferometer.measure.instrument import FAR_NS, GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
+from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level_run import LevelRun
+from inferometer.measure.level_start import start_level
+from inferometer.measure.liveness import GONE_NS, Silence
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
@@ -65,7 +67,8 @@ def measure_level_windows(
     loads = tuple(zip(clients, _client_loads(settings, point), strict=True)) if clients else ()
     for counted, (rules, _) in loads:
         counted.begin(rules)
-    run = LevelRun(instrument, settings, point)
+    run = LevelRun(instrument, settings, point, start_level(instrument, settings, point))
+    run.report_start()
     for counted in clients:
         counted.start(run.start_ns)
     with instrument.metrics or nullcontext():
@@ -86,7 +89,7 @@ def measure_level_windows(
     if instrument.journal is not None:
         instrument.journal.add_level(point.mode, point.value, run.spanned_ns, start_ns=run.start_ns)
     instrument.watcher.level_finished(level)
-    return level, tuple(run.windows)
+    return level, tuple(run.closed.windows)
 
 
 def _client_loads(settings: LevelSettings, point: LoadPoint) -> list[tuple[WindowRules, int]]:
@@ -115,10 +118,10 @@ def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
             _cut(instrument, run)
             return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
         _cut(instrument, run)
-        instrument.watcher.window_finished(len(run.figures), run.figures[-1])
+        instrument.watcher.window_finished(len(run.closed.figures), run.closed.figures[-1])
         if instrument.host is not None:
             instrument.host.look()
-        decision = run.judge()
+        decision = run.decide()
     return decision
 
 
