@@ -43,7 +43,7 @@ UNWANTED = (
         f"inferometer.{name}"
         for name in (
             *("cli.compare", "cli.ui", "compare", "dataset.files", "dataset.json_file", "dataset.payloads"),
-            *("dataset.prompts", "dataset.replay", "diagnose", "load.engine", "measure.described"),
+            *("dataset.prompts", "dataset.replay", "diagnose", "load.engine"),
             *("measure.journal", "measure.prompts", "observe.llm_metrics", "options.commands"),
             *("report.document", "report.export", "report.page", "services.openai_api", "services.tls"),
             *("server.guarded", "stats.prompts", "store.index", "tune"),

@@ -1,8 +1,7 @@
 """Requests that are cancelled on purpose, and the figures of streams, on a simulated clock: every figure is exact."""
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.cancellation import Cancellation
-from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.plan import Cancellation, Closed, Constant, Open
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level
 from tests.support.simulation import Reply

@@ -190,7 +190,7 @@ class _Workers(SimulatedLoad):
 def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *servers: Any) -> Observer:
     """An observer that simulates everything that takes time, needs another process, or is random."""
     from inferometer.diagnose import run as _diagnose  # noqa: F401 - those whose clock is replaced
-    from inferometer.measure import run as measure
+    from inferometer.measure import opening
     from inferometer.report import progress as _progress  # noqa: F401
     from inferometer.scenario import run as _scenario  # noqa: F401
     from inferometer.tune import deployment as deployments
@@ -226,9 +226,9 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(Workers, "__enter__", lambda asked: _Workers(found, asked, clock))
     monkeypatch.setattr(Workers, "__exit__", lambda self, *_: None)
     monkeypatch.setattr(RayProcess, "__enter__", cluster)
-    monkeypatch.setattr(measure, "_host_watch", lambda *_: None)
+    monkeypatch.setattr(opening, "_host_watch", lambda *_: None)
     monkeypatch.setattr("inferometer.measure.groups.HostWatch", lambda *_: None)
-    monkeypatch.setattr(measure, "Poller", poller)
+    monkeypatch.setattr(opening, "Poller", poller)
     monkeypatch.setattr(session, "open_deployment", deployment)
     monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)
     monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_, **__: None)

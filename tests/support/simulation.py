@@ -13,10 +13,9 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any, Protocol
 
 from inferometer.base import status as outcome
-from inferometer.load.cancellation import Cancellation
 from inferometer.load.engine import Engine
 from inferometer.load.link import Callbacks, Link, Responded
-from inferometer.load.plan import NEVER, Plan
+from inferometer.load.plan import NEVER, Cancellation, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.visit_engine import VisitEngine

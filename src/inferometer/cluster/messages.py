@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from inferometer.base.errors import InferometerError
-from inferometer.load.cancellation import Cancellation
-from inferometer.load.plan import Plan
+from inferometer.load.plan import Cancellation, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.load.workers import Cost

@@ -32,9 +32,10 @@ from inferometer.compare.turns import (
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.clients import open_ray
 from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import make_instrument, start_workers, warm_up_as_asked
+from inferometer.measure.run import warm_up_as_asked
 from inferometer.options.commands import COMPARE_REFUSED
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric

@@ -14,9 +14,9 @@ from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
 from inferometer.measure.instrument import LevelSettings, LoadPoint, Ramp
 from inferometer.measure.level import measure_level, warm_up
+from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.prepare import Setup, metrics_endpoint, prepare
 from inferometer.measure.ramp import SHORT_NS
-from inferometer.measure.run import make_instrument, start_workers
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.stats.result import Result

@@ -20,8 +20,8 @@ from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level, warm_up
+from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.observe.statistics import BatchCounters, batch_counters, executions
 from inferometer.options.options import Options

@@ -25,9 +25,10 @@ from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Recorded
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
+from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.prepare import Setup
 from inferometer.measure.ramp import SHORT_NS
-from inferometer.measure.run import end_load, make_instrument, start_workers
+from inferometer.measure.run import end_load
 from inferometer.measure.unused import check_by_concurrency
 from inferometer.options.finding import FindOptions
 from inferometer.options.options import Options

@@ -31,14 +31,13 @@ links, and the garbage collector is off while they run (worker.py).
 from array import array
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Any, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.units import NS_PER_MS, Clock
-from inferometer.load.cancellation import Cancellation
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.periodic import Batches
-from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
+from inferometer.load.plan import NEVER, Cancellation, Closed, Open, Periodic, Plan
 from inferometer.load.plan_clock import PlanClock, Timeout, pause_after
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import Mark, Sequences
@@ -215,15 +214,12 @@ class Engine:
         self._batches.launch()
 
     def _grow(self, slots: int) -> None:
-        while len(self._due) < slots:
-            self._due.append(0)
-            self._started.append(0)
-            self._steps.append(0)
-            self._busy.append(False)
-            self._failures.append(0)
-            self._is_steady.append(False)
-            self._marks.append(None)
-            self._lanes.append(0)
+        more = max(0, slots - len(self._due))
+        for numbers in (self._due, self._started, self._steps, self._failures, self._lanes):
+            numbers += [0] * more
+        self._busy += [False] * more
+        self._is_steady += [False] * more
+        self._marks += [None] * more
 
     def _settle(self, slot: int) -> None:
         self._is_steady[slot] = self._is_endless and slot < self._concurrency and not self._failures[slot]
@@ -373,12 +369,8 @@ class Engine:
         end_ns: int,
         received: int,
         responses: int = 1,
-        times: Sequence[int] = (),
-        tokens: int = 0,
-        prompt_tokens: int = 0,
-        reasoning_tokens: int = 0,
-        cached_tokens: int = 0,
-        answer_at: int = 0,
+        *more: Any,
+        **named: Any,
     ) -> None:
         """Replace `finish` when requests are exported or logged."""
         mark = self._marks[slot]
@@ -390,8 +382,7 @@ class Engine:
         if self._log is not None:
             self._log.finished(slot, status, end_ns - sent_ns if sent_ns else None, received, responses)
         self.finish(
-            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens,
-            reasoning_tokens, cached_tokens, answer_at,
+            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, *more, **named
         )  # fmt: skip
 
     def _send_logged(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:

@@ -4,8 +4,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import InferometerError
-from inferometer.load.cancellation import Cancellation
-from inferometer.load.plan import Plan
+from inferometer.load.plan import Cancellation, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring

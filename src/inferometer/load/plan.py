@@ -137,6 +137,21 @@ class Joint(NamedTuple):
 Plan = Closed | Open | Periodic | Joint
 
 
+class Cancellation(NamedTuple):
+    """Cancel a share of the requests a fixed time after each was sent, unless it has ended by then, as users do who
+    close the page before the answer is complete."""
+
+    after_ns: int
+    share: float  # 0 to 1
+    seed: int = 0
+
+    def draws(self, worker: int) -> Iterator[bool]:
+        """Yield for each request of this worker whether to cancel it; the same seed gives the same draws."""
+        draw = random.Random(f"cancel {self.seed} {worker}")
+        while True:
+            yield draw.random() < self.share
+
+
 def open_plans(plan: Plan) -> "tuple[Open, ...]":
     """Return the open plans among its parts."""
     parts = plan.plans if isinstance(plan, Joint) else (plan,)

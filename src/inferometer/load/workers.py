@@ -20,10 +20,9 @@ from inferometer.base.deadline import INTERRUPT, UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError
 from inferometer.base.interpreter import module_command
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
-from inferometer.load.cancellation import Cancellation
 from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
-from inferometer.load.plan import Closed, Plan
+from inferometer.load.plan import Cancellation, Closed, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, Totals, from_cells, join

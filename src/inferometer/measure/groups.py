@@ -11,8 +11,8 @@ from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings
 from inferometer.measure.mix import has_own_counters
+from inferometer.measure.opening import by_client, start_workers
 from inferometer.measure.prepare import SLICES, Setup
-from inferometer.measure.run import by_client, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher

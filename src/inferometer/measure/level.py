@@ -6,14 +6,13 @@ from dataclasses import replace
 from inferometer.base import status
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.measure.conclusion import conclude
 from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level_report import report_warm_up
 from inferometer.measure.level_run import LevelRun
 from inferometer.measure.level_start import start_level
 from inferometer.measure.liveness import GONE_NS, Silence
-from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
 from inferometer.stats.windows import Lateness, Window, WindowRules
@@ -34,16 +33,7 @@ def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -
             break
         collected = instrument.load.collect(now + FAR_NS if longest_ns is None else begun_ns + longest_ns)
         ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not from an earlier load
-        instrument.watcher.progressed(
-            LevelProgress(
-                seen_ns=collected.seen_ns,
-                elapsed_s=(collected.seen_ns - begun_ns) / NS_PER_S,
-                latency_ns=(good := ours.good).end_ns - good.sent_ns,
-                failed=len(ours) - len(good),
-                outstanding=collected.outstanding,
-                is_warm_up=True,
-            )
-        )
+        report_warm_up(instrument.watcher, begun_ns, collected, ours)
         is_answered = is_answered or bool((ours.status != status.TIMEOUT).any())
         if len(collected.records.good):
             last_good_ns = collected.seen_ns

@@ -11,7 +11,23 @@ from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.records.records import Records
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Window
+
+
+def report_warm_up(watcher: Watcher, begun_ns: int, collected: Collected, ended: Records) -> None:
+    """Report requests that ended before the level."""
+    good = ended.good
+    watcher.progressed(
+        LevelProgress(
+            seen_ns=collected.seen_ns,
+            elapsed_s=(collected.seen_ns - begun_ns) / NS_PER_S,
+            latency_ns=good.end_ns - good.sent_ns,
+            failed=len(ended) - len(good),
+            outstanding=collected.outstanding,
+            is_warm_up=True,
+        )
+    )
 
 
 @dataclass(slots=True)

@@ -260,7 +260,7 @@ def _maybe_trace(options: Options) -> "Trace | None":
 def _maybe_described(trace: "Trace | None", options: Options, model: ModelSpec) -> Dataset | None:
     if trace is None:
         return None
-    from inferometer.measure.described import maybe_described
+    from inferometer.measure.prompts import maybe_described
 
     return maybe_described(trace, options, model)
 

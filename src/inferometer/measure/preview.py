@@ -12,8 +12,8 @@ from inferometer.base.secrets import MASK, redacted
 from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.single import FirstRequest, SingleReply, exchange, first_request, messages_of
+from inferometer.measure.opening import registered_memory
 from inferometer.measure.prepare import Setup
-from inferometer.measure.run import registered_memory
 from inferometer.model.spec import Tensor
 from inferometer.services.endpoint import Connection, without_key
 from inferometer.services.traffic import IN_PROCESS

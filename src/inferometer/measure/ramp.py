@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import Closed
 from inferometer.load.workers import Collected
 from inferometer.measure.instrument import Instrument, Ramp
+from inferometer.measure.level_report import report_warm_up
 from inferometer.records.records import Records, join
-from inferometer.stats.level_progress import LevelProgress
 
 SHORT_NS = 250 * NS_PER_MS
 LOOK_NS = 20 * NS_PER_MS  # between polls for the answer to a single request
@@ -130,17 +130,7 @@ class Start:
         self.ended.append(ours)
         in_flight = 0 if collected.running is None else int(collected.running.stamps.sum())
         self._responses = in_flight + sum(int(part.stamps.sum()) for part in self.ended)
-        good = ours.good
-        self.instrument.watcher.progressed(
-            LevelProgress(
-                seen_ns=collected.seen_ns,
-                elapsed_s=(collected.seen_ns - self.begun_ns) / NS_PER_S,
-                latency_ns=good.end_ns - good.sent_ns,
-                failed=len(ours) - len(good),
-                outstanding=collected.outstanding,
-                is_warm_up=True,
-            )
-        )
+        report_warm_up(self.instrument.watcher, self.begun_ns, collected, ours)
         return collected
 
 

@@ -23,9 +23,9 @@ from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
 from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
+from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
-from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import Gpu, HostMeter
 from inferometer.observe.poller import MetricsEndpoint
 from inferometer.options.options import DataOptions, Options

@@ -9,8 +9,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.cluster.by_client import ByClient
 from inferometer.cluster.clients import Clients
 from inferometer.cluster.messages import ClientJob
-from inferometer.load.cancellation import Cancellation
-from inferometer.load.plan import Closed, Constant, Listed, Open, Periodic, Poisson
+from inferometer.load.plan import Cancellation, Closed, Constant, Listed, Open, Periodic, Poisson
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import Tensor
 from inferometer.records.records import join
