@@ -28,7 +28,7 @@ class PlanClock:
         self.open: Open | None = None
         self.remaining = ENDLESS  # requests still to start
         self.number = 0  # number in the open plan of the request that is due next
-        self.next_due = NEVER
+        self.next_due = NEVER  # or later, after the end of the schedule
         self.pauses: list[tuple[int, int]] = []  # heap of (until, slot); never replaced, since loops hold it
         self.last_start_ns = 0  # when the last slot of a closed plan starts, unless a ramp spreads the starts
         self._start_ns = 0
@@ -40,7 +40,8 @@ class PlanClock:
     def begin_open(self, plan: Open, start_ns: int, link: Link) -> None:
         self.open, self.number, self._start_ns, self.last_start_ns = plan, plan.first, start_ns, 0
         self.remaining = ENDLESS if plan.count is None else plan.count
-        self._find_next_due(plan)
+        # If the count is small, some workers get nothing.
+        self.next_due = start_ns + plan.schedule.due_ns(plan.first) if self.remaining else NEVER
         link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
 
     def adjust(self, timing: Timing, more: Sequence[Progression], cap: int | None) -> None:
@@ -50,20 +51,14 @@ class PlanClock:
         own = self.remaining if self.next_due < NEVER else 0
         self.open, self.remaining = adjusted(self.open, cap, self.number, own, more, timing)
         self.number, self._start_ns = 0, timing.start_ns
-        self._find_next_due(self.open)
-
-    def _find_next_due(self, plan: Open) -> None:
-        # If the count is small, some workers get nothing.
-        after_ns = plan.schedule.due_ns(self.number) if self.remaining else NEVER
-        self.next_due = NEVER if after_ns >= NEVER else self._start_ns + after_ns
+        self.next_due = timing.start_ns + self.open.schedule.due_ns(0) if self.remaining else NEVER
 
     def take_due(self, plan: Open) -> int:
         """Return the due time of the next request of the open plan, and proceed to the one after it."""
-        due_ns = self.next_due
-        self.number += plan.stride
+        due_ns, self.number = self.next_due, self.number + plan.stride
         if self.remaining > 0:
             self.remaining -= 1
-        self._find_next_due(plan)
+        self.next_due = self._start_ns + plan.schedule.due_ns(self.number) if self.remaining else NEVER
         return due_ns
 
     # --- pauses
