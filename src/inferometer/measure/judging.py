@@ -75,7 +75,7 @@ class ClosedWindows:
 
 
 @dataclass(slots=True)
-class Judge:
+class LevelJudge:
     """Decides after each window whether a level is over."""
 
     point: LoadPoint

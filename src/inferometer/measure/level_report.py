@@ -32,7 +32,7 @@ def report_warm_up(watcher: Watcher, begun_ns: int, collected: Collected, ended:
 
 @dataclass(slots=True)
 class LevelReport:
-    """Tells the watcher how far a level is, and which requests have ended since the last report."""
+    """Progress of a level, reported with the requests that have ended since the last report."""
 
     instrument: Instrument
     settings: LevelSettings

@@ -15,7 +15,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import NEVER
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming
 from inferometer.measure.instrument import FEWEST_ENDED, Instrument, LevelSettings, LoadPoint
-from inferometer.measure.judging import ClosedWindows, Judge
+from inferometer.measure.judging import ClosedWindows, LevelJudge
 from inferometer.measure.level_report import LevelReport
 from inferometer.measure.level_start import Started
 from inferometer.measure.liveness import Liveness, Silence
@@ -52,7 +52,7 @@ class LevelRun:
         silence = Silence(instrument.silence_ns, start_ns)
         self._liveness = Liveness(start_ns, silence, gives_up=not settings.is_timed)
         sent = self._expense.cost.sent
-        self._judge = Judge(point, self.closed, self._liveness, self._classes, instrument.watcher, sent)
+        self._judge = LevelJudge(point, self.closed, self._liveness, self._classes, instrument.watcher, sent)
         self._report = LevelReport(instrument, settings, point, start_ns, sum(collected.cost.cpu_ns))
         self._classes.begin(start_ns, self._expense.schedule_ns, self._expense.seen_ns)
         self._counters.add(self._rest, collected)

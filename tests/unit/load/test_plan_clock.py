@@ -26,7 +26,7 @@ def link(opening: int = 0) -> Any:
 
 
 def due_times(times: PlanClock) -> list[int]:
-    found = []
+    found: list[int] = []
     while times.next_due < NEVER and len(found) < 5:
         assert times.open is not None
         found.append(times.take_due(times.open))
@@ -88,7 +88,8 @@ def test_only_the_named_pauses_are_dropped():
 
 @pytest.mark.parametrize(("opening", "at_once"), [(0, 2 * BURST + 1), (1, BURST)])
 def test_slots_on_new_connections_start_in_bursts(opening, at_once):
-    times, begun = PlanClock(), []
+    times = PlanClock()
+    begun: list[int] = []
     times.start(range(2 * BURST + 1), 50, link(opening), begun.append)
     assert len(begun) == at_once
     assert times.is_starting == bool(opening)
