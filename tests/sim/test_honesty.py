@@ -65,6 +65,7 @@ class StarvedHost:
     """A machine on which this tool waits 4 ms for a core, each time that it needs one."""
 
     gpu_share = None
+    devices = ()
 
     def begin(self):
         pass

@@ -632,6 +632,7 @@ class SlowSearch:
     rig: Any
     sent_before: int | None = None
     gpu_share: float | None = None
+    devices: tuple[()] = ()
 
     def begin(self):
         self.sent_before = self.rig.server.number
@@ -668,6 +669,7 @@ class SlowEnd:
     """Watches this machine; a last look at it takes a while."""
 
     gpu_share = None
+    devices = ()
 
     def __init__(self, rig):
         self.rig = rig
