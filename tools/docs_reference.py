@@ -69,7 +69,7 @@ def _commands() -> Iterator[str]:
         yield f"| `{name}` | {_cell(text)} |"
 
 
-def _command(command: Command) -> Iterator[str]:
+def _command(command: Command[Any]) -> Iterator[str]:
     yield f"\n## Options of `{command.program}`\n\n{command.description} {command.epilog}"
     yield from _tables(command.groups[:-1])  # the last group is about the help itself
 

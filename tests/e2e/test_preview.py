@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from inferometer.cli.asking import asked_load
-from inferometer.cli.measure import COMMAND
+from inferometer.cli.measure import COMMAND, asked_load
 from inferometer.load.single import messages_of
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.preview import first_of
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Ask, read
 from tests.support.grpc_servers import Call, FakeGrpcTriton, asked, error_response, refuse, response, say
 from tests.support.openai import FakeOpenAi
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, never
@@ -51,9 +50,9 @@ OVER_GRPC = (
 
 
 def prepared(*words: str) -> Setup:
-    given = read(words, COMMAND)
-    assert isinstance(given, dict)
-    return prepare(asked_load(given)[0], command="measure")
+    request = read(words, COMMAND)
+    assert not isinstance(request, Ask)
+    return prepare(asked_load(request)[0], command="measure")
 
 
 def words_of(fake: FakeTriton | FakeGrpcTriton, words: tuple[str, ...]) -> tuple[str, ...]:

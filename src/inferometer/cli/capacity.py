@@ -1,10 +1,8 @@
 """`inferometer capacity`: plan replicas for given traffic and an SLO from saved results, without sending load."""
 
-from typing import Any
-
 from inferometer.base.writing import Outputs
 from inferometer.options.asides import CONFIG, STORE
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.planning import CapacityOptions
 
 NOT_ENOUGH = 1  # no number of replicas of any option meets the SLO
@@ -27,7 +25,7 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[CapacityOptions]) -> int:
     from inferometer.capacity.request import request_of
     from inferometer.capacity.run import plan_capacity
     from inferometer.capacity.saved import saved_options
@@ -35,11 +33,10 @@ def run(given: dict[str, Any]) -> int:
     from inferometer.report.saved import consistent
     from inferometer.store.saved_run import saved_file
 
-    words, store = given.pop(WORDS, ()), given.pop("store", None)
-    own = own_options(given, CapacityOptions)
+    own = request.own
     check_forms(own)
-    names = (*own.options, *words)
-    options = saved_options([(name, saved_file(name, store)) for name in names], own.price)
+    names = (*own.options, *request.words)
+    options = saved_options([(name, saved_file(name, request.asides.store)) for name in names], own.price)
     with consistent(*names):
         plan = plan_capacity(request_of(own, options))
     outputs = Outputs()

@@ -1,11 +1,11 @@
 """`inferometer clients`: estimate the client machines a load needs from the limit of one local worker."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
-from inferometer.options.command_line import Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import ClientsOptions
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[ClientsOptions]) -> int:
     from inferometer.base.writing import writable, write_file
     from inferometer.observe.host import describe_host
     from inferometer.report.terminal import show
     from inferometer.selftest.clients_document import Planned, document, to_json
     from inferometer.selftest.clients_needed import Machines, WantedLoad, clients_needed
 
-    own = own_options(given, ClientsOptions)
+    own = request.own
     if own.headroom >= 1:
         raise UsageError(
             "--headroom leaves no capacity to use", remedy="give a share below 100%, such as 30%"

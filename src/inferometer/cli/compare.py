@@ -1,22 +1,21 @@
 """`inferometer compare`: variants side by side, live or from saved results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.reading import is_named
 from inferometer.base.signals import interrupted_code
 from inferometer.base.writing import Outputs
-from inferometer.cli.asking import addresses_of, measure_options
 from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.command_line import OWN, WORDS, Command, Request
 from inferometer.options.commands import COMPARE_REFUSED, CompareOptions
-from inferometer.options.options import AUTO, MODERN, Options
+from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import FORMS, check_outputs, deliver
 from inferometer.store.saved_run import is_run, saved_file
 from inferometer.store.store import may_be_id
@@ -45,6 +44,7 @@ COMMAND = Command(
     epilog="Exit status: 0 fine, 1 regression, 2 inconclusive, 3 invalid, 64 wrong usage.",
     usage_code=USAGE,
     takes_words=True,
+    takes_many=True,
 )
 _REPORTING = (*FORMS, "quiet", "max_error_rate")
 OF_SAVED = frozenset(
@@ -53,36 +53,35 @@ OF_SAVED = frozenset(
 """The fields that apply to saved results."""
 
 
-def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+def loads(request: Request[CompareOptions]) -> Iterator[tuple[str, Options]]:
     """Yield every variant with its name."""
     from inferometer.compare.gates import Terms
     from inferometer.compare.live import options_of
 
-    found = _with_words(given)
-    if WORDS in found:
+    if are_saved(request.words, request.asides.store):
         raise UsageError("Comparing saved results sends nothing", remedy="give models to measure")
-    request = _request(found, Terms(), own_options(found, CompareOptions))
-    for model in request.models:
-        yield model.name, options_of(request.options, model)
+    live = _request(request, Terms())
+    for model in live.models:
+        yield model.name, options_of(live.options, model)
 
 
-def run(given: dict[str, Any], keeper: "Keeper") -> int:
+def run(request: Request[CompareOptions], keeper: "Keeper") -> int:
     from inferometer.compare.comparison import UNDECIDED
     from inferometer.compare.gates import Terms, parse_gates
     from inferometer.report.saved import consistent
 
-    given = _with_words(given)
-    _check(given)
-    names = given.pop(WORDS, ())
-    own = own_options(given, CompareOptions)
+    own, store = request.own, request.asides.store
+    names = request.words if are_saved(request.words, store) else ()
+    if names:
+        _check(request)
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
-    reports = Options(**{name: given[name] for name in _REPORTING if name in given})
+    reports = Options(**{name: value for name, value in request.load.items() if name in _REPORTING})
     check_outputs(reports)
     terms = Terms(conditions, reports.max_error_rate)
     if names:
-        comparison, is_interrupted = _saved(names, given.pop("store", None), terms, own), False
+        comparison, is_interrupted = _saved(names, store, terms, own), False
     else:
-        comparison, is_interrupted = _live(_request(given, terms, own), keeper)
+        comparison, is_interrupted = _live(_request(request, terms), keeper)
         keeper.save(comparison)
     outputs = Outputs()
     with consistent(*names) if names else nullcontext():
@@ -94,21 +93,6 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     return 0 if is_open else comparison.exit_code
 
 
-def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Assign positional words: result files, or the address and its models."""
-    words = given.get(WORDS, ())
-    found = dict(given)
-    if not words or are_saved(words, given.get("store")):
-        return found
-    del found[WORDS]
-    urls, models = f"{OWN}urls", f"{OWN}models"
-    addresses = addresses_of(words, is_known=urls in found)
-    for word in words:
-        field = urls if word in addresses else models
-        found[field] = (*found.get(field, ()), word)
-    return found
-
-
 def are_saved(words: Sequence[str], store: Path | None) -> bool:
     """Whether positional words are result files or run ids; a mistyped one is not taken for a model."""
     names = [word for word in words if not word.endswith(".json") and not is_named(word)]
@@ -117,12 +101,13 @@ def are_saved(words: Sequence[str], store: Path | None) -> bool:
     return all(map(may_be_id, names)) and any(is_run(name, store) for name in names)
 
 
-def _check(given: Mapping[str, Any]) -> None:
-    strange = [field for field in given if field not in OF_SAVED]
-    if WORDS in given and strange:
+def _check(request: Request[CompareOptions]) -> None:
+    """Raise for an option that does not apply to saved results."""
+    strange = [field for field in request.values if field not in OF_SAVED]
+    if strange:
         names = [name for name, row in COMMAND.by_name.items() if row.field == strange[0]]
         raise UsageError(
-            f"{names[0]} does not apply to saved results ({', '.join(given[WORDS])})",
+            f"{names[0]} does not apply to saved results ({', '.join(request.words)})",
             remedy="give result files, or models to measure",
         )
 
@@ -152,16 +137,15 @@ def _live(request: "CompareRequest", keeper: "Keeper") -> "tuple[Comparison, boo
         return compare_live(request, keeper.watching(progress)), progress.is_interrupted()
 
 
-def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "CompareRequest":
+def _request(request: Request[CompareOptions], terms: "Terms") -> "CompareRequest":
     from inferometer.compare.live import CompareRequest, variants_of
+    from inferometer.measure.checks import load_options
 
-    found = {**given, "model": next(iter(own.models), "")}
-    if own.urls or any("@" in model for model in own.models):
-        found.setdefault("service_kind", "dynamic_grpc" if "grpc_method" in found else AUTO)
-    options = measure_options(found)
+    own, target = request.own, request.target()
+    options = load_options(request.load, target)
     if own.force:
         raise UsageError(
             "--force is for saved results", remedy="leave it out: live variants get the same load"
         )
-    chosen = variants_of(own.models, own.urls)
+    chosen = variants_of(target.models, target.urls)
     return CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
+from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.options.command_line import Command
@@ -22,7 +23,7 @@ class Completed:
 
     name: str
     what: str
-    command: Command | None = None
+    command: Command[Any] | None = None
     words: tuple[str, ...] = ()
 
     @property

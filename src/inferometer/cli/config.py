@@ -3,23 +3,25 @@
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from inferometer.base.secrets import MASK, redacted
 from inferometer.base.text import printable, to_stderr
 from inferometer.options.asides import ASIDE
-from inferometer.options.command_line import WORDS, Command, words_given
+from inferometer.options.command_line import WORDS, Command, Request, words_given
 from inferometer.options.option import Option, counted
+from inferometer.options.words import addresses_of
 
 if TYPE_CHECKING:
     from inferometer.options.config_file import ConfigFile, Setting, Settings
 
+T = TypeVar("T")
 FILE = "inferometer.yaml"
 VARIABLE = "INFEROMETER_CONFIG"  # names a file, like --config
 COMMAND_LINE = "command line"
@@ -27,32 +29,27 @@ _PLAIN = r"(?!(?:null|Null|NULL)$)[A-Za-z0-9_./][A-Za-z0-9_./:%@=+-]*(?<!:)"
 _DEFAULT = r"\(default ([^\s)]+)\)"
 
 
-def with_file(
-    name: str, names: Sequence[str], argv: Sequence[str], given: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Return the given options completed from the file; None if they were only shown.
+def with_file(name: str, names: Sequence[str], argv: Sequence[str], request: Request[T]) -> Request[T] | None:
+    """Return the request completed from the file; None if its options were only shown.
 
     `names` are the commands whose options files may set."""
-    found = dict(given)
-    command = command_named(name)
-    asked, is_shown = found.pop("config", None), found.pop("show_config", False)
-    settings = _from_file(name, names, asked, found)
-    if is_shown:
-        print(
-            printable("\n".join(_in_force(command, {**settings, **_from_command_line(name, argv, settings)})))
-        )
+    settings = _from_file(name, names, request)
+    if request.asides.show_config:
+        shown = {**settings, **_from_command_line(name, argv, settings)}
+        print(printable("\n".join(_in_force(request.command, shown))))
         return None
-    return {field: one.value for field, one in settings.items() if one.value is not None} | found
+    return request.completed({field: one.value for field, one in settings.items() if one.value is not None})
 
 
-def command_named(name: str) -> Command:
+def command_named(name: str) -> Command[Any]:
     """Return the command line of one of our commands."""
-    command: Command = import_module(f"inferometer.cli.{name}").COMMAND
+    command: Command[Any] = import_module(f"inferometer.cli.{name}").COMMAND
     return command
 
 
-def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mapping[str, Any]) -> "Settings":
+def _from_file(name: str, names: Sequence[str], request: Request[Any]) -> "Settings":
     """Return the file's settings that the command line does not override."""
+    asked, given = request.asides.config, request.values
     named = os.environ.get(VARIABLE) if asked is None else asked
     if named == "none" or (named is None and not os.path.lexists(FILE)):
         return {}
@@ -64,10 +61,10 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
     settings = _found_settings(file, name) if named is None else file.settings(name)
     if settings and asked is None and not given.get("quiet") and "quiet" not in settings:
         to_stderr(f"Options are read from {file.path}; --config none ignores them.")
-    words = given.get(WORDS, ())
-    kept = _kept_with(name, words, given.get("store"))
-    own = command_named(name)
-    hidden = hidden_by((*given, *_fields_of(words, own, {*given, *settings})), LOAD_MODES)
+    words = request.words
+    kept = _kept_with(name, words, request.asides.store)
+    set_by_words = _fields_of(words, request.command, {*given, *settings})
+    hidden = hidden_by((*given, *set_by_words), LOAD_MODES)
     return {
         field: one
         for field, one in settings.items()
@@ -99,7 +96,7 @@ def _kept_with(name: str, words: Sequence[str], store: Path | None) -> Collectio
     return OF_SAVED if are_saved(words, store) else None
 
 
-def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[str]:
+def _fields_of(words: Sequence[str], command: Command[Any], known: Collection[str]) -> Iterator[str]:
     """Yield the fields that positional words set, given the `known` fields."""
     by_name = command.by_name
     for option in chain.from_iterable(_options_of(words, command, known)):
@@ -107,10 +104,10 @@ def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -
             yield by_name[option].field
 
 
-def _options_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[tuple[str, ...]]:
+def _options_of(
+    words: Sequence[str], command: Command[Any], known: Collection[str]
+) -> Iterator[tuple[str, ...]]:
     """Yield, for each word, the options it sets. If only the model is missing, a single word is the model."""
-    from inferometer.cli.asking import addresses_of
-
     url, model = (
         command.by_name[name].field if name in command.by_name else "" for name in ("--url", "--model")
     )
@@ -140,7 +137,7 @@ def _from_command_line(name: str, argv: Sequence[str], settings: "Settings") -> 
     return found
 
 
-def _in_force(command: Command, settings: "Settings") -> Iterator[str]:
+def _in_force(command: Command[Any], settings: "Settings") -> Iterator[str]:
     """Yield an equivalent options file; defaults and secrets are comments in it."""
     yield f"# `{command.program}`: the effective options. This can be saved as {FILE}."
     left = {field: one for field, one in settings.items() if field not in ASIDE}

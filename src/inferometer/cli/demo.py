@@ -4,7 +4,7 @@ import base64
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import interrupted_code
@@ -12,7 +12,7 @@ from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, drop_link, write_file
 from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import CONFIG, KEEP
-from inferometer.options.command_line import Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import DemoOptions
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any], keeper: "Keeper") -> int:
+def run(request: Request[DemoOptions], keeper: "Keeper") -> int:
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.measure.checks import changed
     from inferometer.options.options import REQUEST_TIMEOUT_S, DataOptions, Options
     from inferometer.options.values import Range
     from inferometer.server.embedded import EmbeddedTriton
 
-    folder = own_options(given, DemoOptions).folder
+    folder = request.own.folder
     data = write_input(folder)
     to_stderr("Starting the embedded Triton server ...")
     server = EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0"))

@@ -3,16 +3,15 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
-from inferometer.cli.asking import measure_options
 from inferometer.cli.reporting import allowed, exit_code, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import OWN, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
@@ -45,18 +44,19 @@ COMMAND = Command(
 )
 
 
-def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
-    own_options(given, DiagnoseOptions)
-    yield "", measure_options(given, duration_s=DIAGNOSED_S)
+def loads(request: Request[DiagnoseOptions]) -> Iterator[tuple[str, Options]]:
+    from inferometer.measure.checks import load_options
+
+    yield "", load_options(request.load, request.target(), duration_s=DIAGNOSED_S)
 
 
-def run(given: dict[str, Any], keeper: "Keeper") -> int:
+def run(request: Request[DiagnoseOptions], keeper: "Keeper") -> int:
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
 
     fields = {"keep": "--keep", "write_config": "--write-config", "budget_s": "--budget"}
-    about = [name for field, name in fields.items() if OWN + field in given]
-    own = own_options(given, DiagnoseOptions)
-    options = measure_options(given, duration_s=DIAGNOSED_S)
+    about = [name for field, name in fields.items() if field in request.given]
+    own = request.own
+    ((_, options),) = loads(request)
     if about and not own.apply:
         name = about[0]
         raise UsageError(f"{name} requires --apply", remedy="give --apply as well")

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.messages import messages_shown
-from inferometer.cli.asking import measure_options
 from inferometer.cli.reporting import allowed, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.finding import FIND_REFUSED, FindOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs
@@ -39,20 +38,23 @@ COMMAND = Command(
 )
 
 
-def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
-    yield "", _asked(given)[1]
+def loads(request: Request[FindOptions]) -> Iterator[tuple[str, Options]]:
+    yield "", _options(request)
 
 
-def _asked(given: dict[str, Any]) -> tuple[FindOptions, Options]:
-    own = own_options(given, FindOptions)
-    return own, replace(measure_options({**given, "slo": own.slo}), duration_s=own.duration_s)
+def _options(request: Request[FindOptions]) -> Options:
+    from inferometer.measure.checks import load_options
+
+    own = request.own
+    options = load_options({**request.load, "slo": own.slo}, request.target())
+    return replace(options, duration_s=own.duration_s)
 
 
-def run(given: dict[str, Any], keeper: "Keeper") -> int:
+def run(request: Request[FindOptions], keeper: "Keeper") -> int:
     from inferometer.find.run import goal_of, run_find
     from inferometer.measure.prepare import prepare
 
-    own, options = _asked(given)
+    own, options = request.own, _options(request)
     goal = goal_of(own, options)
     keeper.about(url=options.url or "", model=options.model, slo=options.slo)
     with messages_shown(options.verbose):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import is_named
@@ -11,7 +11,7 @@ from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.cli.compare import USAGE
 from inferometer.options.asides import CONFIG, STORE
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import GateOptions
 
 if TYPE_CHECKING:
@@ -43,14 +43,13 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[GateOptions]) -> int:
     from inferometer.compare.comparison import UNDECIDED
     from inferometer.compare.gates import parse_gates
     from inferometer.report.delivery import check_forms, deliver
 
-    words = given.pop(WORDS, ())
-    store = _store(given.pop("store", None))
-    own = own_options(given, GateOptions)
+    own, words = request.own, request.words
+    store = _store(request.asides.store)
     gates = tuple(gate for text in own.fail_if for gate in parse_gates(text))
     figures = _figures(own, gates)
     check_forms(own)

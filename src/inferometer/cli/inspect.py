@@ -1,11 +1,9 @@
 """`inferometer inspect`: summarize a trace or a prompt file, without sending load."""
 
-from typing import Any
-
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import Outputs
 from inferometer.options.asides import CONFIG
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import InspectOptions
 
 COMMAND = Command(
@@ -25,17 +23,16 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[InspectOptions]) -> int:
     from inferometer.report.delivery import check_forms, deliver
     from inferometer.stats.inspection import inspect_file
 
-    names = given.pop(WORDS, ())
+    own, names = request.own, request.words
     if len(names) != 1:
         raise UsageError(
             f"{len(names)} files are given: {', '.join(names)}" if names else "no file is given",
             remedy="give one trace or prompt file",
         )
-    own = own_options(given, InspectOptions)
     check_forms(own)
     outputs = Outputs()
     deliver(inspect_file(names[0], own), own, outputs)

@@ -3,9 +3,7 @@
 import shlex
 import sys
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from inferometer import __version__
@@ -16,9 +14,7 @@ from inferometer.base.text import nearest, to_stderr
 from inferometer.base.threads import limit_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from inferometer.options.command_line import Command
+    from inferometer.options.command_line import Command, Request
 
 GROUPS = {
     "How much can it take?": {
@@ -110,7 +106,7 @@ def _run(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        from inferometer.cli.asking import is_address
+        from inferometer.options.words import is_address
 
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
@@ -139,23 +135,22 @@ def _command_first(words: list[str]) -> str:
 
 def _run_command(name: str, words: list[str]) -> int:
     """Run a command; its module defines `COMMAND`, the command line, and `run`."""
-    from inferometer.options.command_line import in_own_words, read_or_answer
+    from inferometer.options.command_line import in_own_words
 
     module = import_module(f"inferometer.cli.{name}")
-    command: Command = module.COMMAND
+    command: Command[Any] = module.COMMAND
     try:
-        given = read_or_answer(words, command, partial(_completed, name, words))
-        if given is None:
+        request = _maybe_request(name, words, command)
+        if request is None:
             return 0
-        if (listing := _maybe_listing(module, given)) is not None:
+        if hasattr(module, "maybe_listing") and (listing := module.maybe_listing(request)) is not None:
             print(listing)
             return 0
-        if given.keys() & {"dry_run", "show_reply"}:
-            code: int = _preview(name, given)
-        elif name in KEPT:
-            code = _kept(name, words, given)
-        else:
-            code = module.run(given)
+        if request.asides.dry_run or request.asides.show_reply:
+            from inferometer.cli.preview import preview
+
+            return preview(name, request)
+        code: int = _kept(name, words, request) if name in KEPT else module.run(request)
     except UsageError as error:
         from inferometer.cli.shell import redirected
 
@@ -164,34 +159,41 @@ def _run_command(name: str, words: list[str]) -> int:
     return code
 
 
-def _maybe_listing(module: ModuleType, given: "Mapping[str, Any]") -> str | None:
-    """Return the text that the command should print instead of running, if any."""
-    listing: str | None = module.maybe_listing(given) if hasattr(module, "maybe_listing") else None
-    return listing
+def _maybe_request(name: str, words: list[str], command: "Command[Any]") -> "Request[Any] | None":
+    """Return the request, completed from files; None if help or the like was printed instead."""
+    from inferometer.options.command_line import Ask, read, require
+
+    request = read(words, command)
+    if request is Ask.VERSION:
+        print(f"inferometer {__version__}")
+        return None
+    if isinstance(request, Ask):
+        from inferometer.options.help import help_text
+
+        print(help_text(command, is_whole=request is Ask.HELP_ALL))
+        return None
+    if name in WITH_FILES:
+        from inferometer.cli.config import with_file
+
+        completed = with_file(name, WITH_FILES, words, request)
+        if completed is None:
+            return None
+        request = completed
+    require(request)
+    return request
 
 
-def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[str, Any] | None:
-    from inferometer.cli.config import with_file
-
-    return with_file(name, WITH_FILES, words, given) if name in WITH_FILES else dict(given)
-
-
-def _kept(name: str, words: list[str], given: dict[str, Any]) -> int:
+def _kept(name: str, words: list[str], request: "Request[Any]") -> int:
     from inferometer.cli.keep import keeping
+    from inferometer.options.asides import Asides
 
-    with keeping(name, words, given) as keeper:
-        code: int = import_module(f"inferometer.cli.{name}").run(given, keeper)
+    module, asides = import_module(f"inferometer.cli.{name}"), request.asides
+    if name == "compare" and module.are_saved(request.words, asides.store):
+        asides = Asides(no_store=True)  # comparing saved results is not a run
+    with keeping(name, words, asides, is_quiet=request.load.get("quiet", False)) as keeper:
+        code: int = module.run(request, keeper)
         keeper.end(code)
     return code
-
-
-def _preview(name: str, given: dict[str, Any]) -> int:
-    from inferometer.cli.keep import drop_options
-    from inferometer.cli.preview import preview
-
-    drop_options(given)
-
-    return preview(name, given)
 
 
 # --- about the program itself

@@ -1,19 +1,19 @@
 """`inferometer measure`: apply load levels and report the results."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from inferometer.base.text import to_stderr
-from inferometer.cli.asking import asked_load
 from inferometer.cli.reporting import allowed, exit_code, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import OWN, Command
+from inferometer.options.command_line import Command, Request
 from inferometer.options.measuring import MeasureOptions
-from inferometer.options.options import MODERN, Options
+from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs
 
 if TYPE_CHECKING:
+    from inferometer.measure.mix import WeightedModel
     from inferometer.scenario.visits import FirstVisit
     from inferometer.store.keeper import Keeper
 
@@ -35,56 +35,58 @@ COMMAND = Command(
 )
 
 
-def loads(given: Mapping[str, Any]) -> "Iterator[tuple[str, Options | FirstVisit]]":
+def loads(request: Request[MeasureOptions]) -> "Iterator[tuple[str, Options | FirstVisit]]":
     """Yield the loads of a run, with their names if there are several."""
     from inferometer.measure.checks import changed
 
-    found = dict(given)
-    if f"{OWN}scenario" in found:
-        from inferometer.cli.scenario import scenario_request
-        from inferometer.scenario.classes import planned_classes
+    options, models = asked_load(request)
+    if request.own.scenario is not None:
+        from inferometer.cli.scenario import scenario_loads
 
-        request = scenario_request(found)
-        for number, phase in enumerate(request.scenario.phases):
-            if phase.command is not None:
-                to_stderr(f"The command of phases.{number} is not run, since nothing is measured.")
-        for one in planned_classes(request.scenario, request.options, request.models, folder=request.folder):
-            if one.steps:
-                from inferometer.scenario.visits import FirstVisit
-
-                yield one.name, FirstVisit(one, request.folder)
-            else:
-                yield one.name, one.options
-        return
-    options, models = asked_load(found)
-    if len(models) < 2:
+        yield from scenario_loads(request.own.scenario, options, models)
+    elif len(models) < 2:
         yield "", options
-        return
-    for row in models:
-        yield row.model, changed(options, model=row.model)
+    else:
+        for row in models:
+            yield row.model, changed(options, model=row.model)
 
 
-def maybe_listing(given: Mapping[str, Any]) -> str | None:
+def asked_load(request: Request[MeasureOptions]) -> "tuple[Options, tuple[WeightedModel, ...]]":
+    """Return the options of the load and its models."""
+    from inferometer.measure.checks import load_options
+    from inferometer.measure.mix import weighted
+
+    own, target, given = request.own, request.target(), request.load
+    models = weighted(own.models)
+    if models:
+        target = replace(target, models=(models[0].model,))
+    if own.scenario is not None:
+        given = {"service_kind": AUTO, **given}
+    return load_options(given, target), models
+
+
+def maybe_listing(request: Request[MeasureOptions]) -> str | None:
     """Return the list of scenarios or their schema, if that was requested."""
-    if not given.get(f"{OWN}schema") and given.get(f"{OWN}scenario") != "list":
+    own = request.own
+    if not own.schema and own.scenario != "list":
         return None
     from inferometer.cli.scenario import about_scenarios
 
-    return about_scenarios(given)
+    return about_scenarios(is_schema=own.schema)
 
 
-def run(given: dict[str, Any], keeper: "Keeper") -> int:
+def run(request: Request[MeasureOptions], keeper: "Keeper") -> int:
     from inferometer.base.messages import messages_shown
     from inferometer.measure.mix import prepare_mix
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
-    is_allowed = bool(given.pop(f"{OWN}allow_inconclusive", False))
-    if f"{OWN}scenario" in given:
+    own = request.own
+    options, models = asked_load(request)
+    if own.scenario is not None:
         from inferometer.cli.scenario import run_given
 
-        return allowed(run_given(given, keeper), is_allowed=is_allowed)
-    options, models = asked_load(given)
+        return allowed(run_given(own.scenario, options, models, keeper), is_allowed=own.allow_inconclusive)
     names = ",".join(row.model for row in models) or options.model
     keeper.about(url=options.url or "", model=names, slo=options.slo)
     with messages_shown(options.verbose):
@@ -95,4 +97,4 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
             setup = prepare(options, command="measure", habits=OWN_HABITS)
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)
         code = run_and_report(setup, keeper, partial(measure, setup), code_of)
-        return allowed(code, is_allowed=is_allowed)
+        return allowed(code, is_allowed=own.allow_inconclusive)

@@ -1,6 +1,6 @@
 """`--dry-run` and `--show-reply`: show the first request of a run and its reply instead of running."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
@@ -15,14 +15,15 @@ from inferometer.report.delivery import FORMS
 
 if TYPE_CHECKING:
     from inferometer.measure.prepare import Setup
+    from inferometer.options.command_line import Request
 
 BAD_REPLY = 1
 
 
-def preview(name: str, given: dict[str, Any]) -> int:
+def preview(name: str, request: "Request[Any]") -> int:
     """Show the first request, and its reply if requested; return 1 for an error reply."""
-    is_dry, is_sent = given.pop("dry_run", False), given.pop("show_reply", False)
-    if is_dry and is_sent:
+    is_dry = request.asides.dry_run
+    if is_dry and request.asides.show_reply:
         raise UsageError(
             "--dry-run sends nothing, but --show-request and --show-reply send one request",
             remedy="give one of them",
@@ -30,10 +31,10 @@ def preview(name: str, given: dict[str, Any]) -> int:
     from inferometer.measure.prepare import prepare
     from inferometer.measure.preview import first_of, reply_text, request_text, send
 
-    if unwritten := [f"--{form}" for form in FORMS if form in given]:
+    if unwritten := [f"--{form}" for form in FORMS if form in request.load]:
         to_stderr(f"{' and '.join(unwritten)}: not written, since nothing is measured")
     is_good = True
-    for title, load in _loads(name, given):
+    for title, load in _loads(name, request):
         options = load if isinstance(load, Options) else load.options
         with messages_shown(options.verbose), dry_run() if is_dry else nullcontext(), _not_run(title):
             setup = (
@@ -46,10 +47,10 @@ def preview(name: str, given: dict[str, Any]) -> int:
                     to_stderr(message)
             if title:
                 print(f"# {title}")
-            request = first_of(setup)
-            print(request_text(setup, request), end="\n\n", flush=True)
+            first = first_of(setup)
+            print(request_text(setup, first), end="\n\n", flush=True)
             if not is_dry:
-                reply = send(setup, request)
+                reply = send(setup, first)
                 print(reply_text(setup, reply), end="\n\n", flush=True)
                 is_good = is_good and reply.is_good
     return 0 if is_good else BAD_REPLY
@@ -72,9 +73,9 @@ class PreparedLoad(Protocol):
     def prepared(self, *, is_dry: bool) -> "Setup": ...
 
 
-def _loads(name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, Options | PreparedLoad]]:
+def _loads(name: str, request: "Request[Any]") -> Iterator[tuple[str, Options | PreparedLoad]]:
     """Return the loads of a run, with their names if there are several."""
     loads: Iterator[tuple[str, Options | PreparedLoad]] = import_module(f"inferometer.cli.{name}").loads(
-        dict(given)
+        request
     )
     return loads

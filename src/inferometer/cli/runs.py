@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.options.asides import CONFIG, STORE
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import RunsOptions
 from inferometer.report.delivery import is_stdout
 from inferometer.store.filter import parse_filter
@@ -47,14 +46,13 @@ class _Asked:
     options: RunsOptions
 
 
-def run(given: dict[str, Any]) -> int:
-    words = given.pop(WORDS, ())
-    folder = where_kept(given.pop("store", None))
+def run(request: Request[RunsOptions]) -> int:
+    words, options = request.words, request.own
+    folder = where_kept(request.asides.store)
     if folder is None:
         raise UsageError(
             "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
         )
-    options = own_options(given, RunsOptions)
     verb, rest = (words[0], words[1:]) if words and words[0] in _VERBS else ("list", words)
     useless = [
         f"--{name}"
@@ -179,7 +177,7 @@ def _chosen(asked: _Asked) -> Sequence[Run]:
     return found
 
 
-def _described(store: Store, run: Run) -> dict[str, Any]:
+def _described(store: Store, run: Run) -> Mapping[str, object]:
     return {**to_plain(run), "short_id": store.short(run)}
 
 

@@ -1,40 +1,53 @@
 """`inferometer measure --scenario`: traffic classes with phases."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.messages import messages_shown
-from inferometer.cli.asking import asked_load, with_words
+from inferometer.base.text import to_stderr
 from inferometer.cli.reporting import exit_code, run_and_report
-from inferometer.measure.mix import weighted
-from inferometer.options.command_line import OWN, WORDS
-from inferometer.options.options import AUTO
+from inferometer.measure.mix import WeightedModel, weighted
+from inferometer.options.options import Options
 from inferometer.report.delivery import check_outputs
+from inferometer.scenario.classes import planned_classes
 from inferometer.scenario.ready import listing, open_scenario
 from inferometer.scenario.run import ScenarioRequest, prepare_scenario, run_scenario
 from inferometer.scenario.spec import scenario_schema
 
 if TYPE_CHECKING:
+    from inferometer.scenario.visits import FirstVisit
     from inferometer.store.keeper import Keeper
 
 
-def about_scenarios(given: Mapping[str, Any]) -> str:
+def about_scenarios(*, is_schema: bool) -> str:
     """Return the schema of scenarios, or the list of included ones."""
-    return json.dumps(scenario_schema(), indent=1) if given.get(f"{OWN}schema") else listing()
+    return json.dumps(scenario_schema(), indent=1) if is_schema else listing()
 
 
-def scenario_request(given: dict[str, Any]) -> ScenarioRequest:
+def scenario_loads(
+    word: str, options: Options, models: tuple[WeightedModel, ...]
+) -> "Iterator[tuple[str, Options | FirstVisit]]":
+    """Yield the load of each class of traffic, with its name."""
+    request = _request(word, options, models)
+    for number, phase in enumerate(request.scenario.phases):
+        if phase.command is not None:
+            to_stderr(f"The command of phases.{number} is not run, since nothing is measured.")
+    for one in planned_classes(request.scenario, request.options, request.models, folder=request.folder):
+        if one.steps:
+            from inferometer.scenario.visits import FirstVisit
+
+            yield one.name, FirstVisit(one, request.folder)
+        else:
+            yield one.name, one.options
+
+
+def _request(word: str, options: Options, models: tuple[WeightedModel, ...]) -> ScenarioRequest:
     """Read the scenario and return the request."""
-    word = str(given.pop(f"{OWN}scenario"))
-    scenario = open_scenario(word)
-    given = with_words(given) if given.get(WORDS) else given
-    given.setdefault("service_kind", AUTO)
-    options, models = asked_load(given)
     return ScenarioRequest(
-        scenario=scenario,
+        scenario=open_scenario(word),
         options=options,
         models=models or (weighted((options.model,)) if options.model else ()),
         duration_s=options.duration_s if "duration_s" in options.given else None,
@@ -42,9 +55,8 @@ def scenario_request(given: dict[str, Any]) -> ScenarioRequest:
     )
 
 
-def run_given(given: dict[str, Any], keeper: "Keeper") -> int:
-    request = scenario_request(given)
-    options = request.options
+def run_given(word: str, options: Options, models: tuple[WeightedModel, ...], keeper: "Keeper") -> int:
+    request = _request(word, options, models)
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare_scenario(request)

@@ -1,11 +1,11 @@
 """`inferometer selftest`: verify the tool on this machine, in under a minute, without a server."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
-from inferometer.options.command_line import Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import SelftestOptions
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[SelftestOptions]) -> int:
     from inferometer.base.writing import writable, write_file
     from inferometer.report.terminal import show
     from inferometer.selftest.check import to_json
 
-    own = own_options(given, SelftestOptions)
+    own = request.own
     writable(own.json)
     found = _run(is_quick=own.quick)
     show(_document(found))

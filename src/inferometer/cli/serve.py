@@ -2,13 +2,13 @@
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.signals import handled_by, note_signal
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
-from inferometer.options.command_line import Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import USUAL_PORTS, ServeOptions
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[ServeOptions]) -> int:
     from inferometer.server.embedded import EmbeddedTriton
     from inferometer.server.guarded import empty_log
     from inferometer.server.wheel import find_wheel
 
-    asked = own_options(given, ServeOptions)
+    asked = request.own
     if asked.models and asked.model_repository:
         raise UsageError(
             "--models selects example models, but --model-repository gives others",

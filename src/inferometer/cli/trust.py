@@ -1,15 +1,13 @@
 """`inferometer trust`: allow an options file that is found in the working directory to set restricted options."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.cli.config import FILE, command_named
 from inferometer.cli.trusted import FoundFile, is_trusted, read_found, revoke, trust, trusted_files
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import TrustOptions
 
 COMMAND = Command(
@@ -27,10 +25,8 @@ COMMAND = Command(
 )
 
 
-def run(given: Mapping[str, Any]) -> int:
-    found = dict(given)
-    words = found.pop(WORDS, ())
-    options = own_options(found, TrustOptions)
+def run(request: Request[TrustOptions]) -> int:
+    words, options = request.words, request.own
     if len(words) > 1:
         raise UsageError(f"unexpected argument '{words[1]}'", remedy="give one file")
     if options.list:

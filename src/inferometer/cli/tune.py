@@ -5,16 +5,15 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, refuse_link, writable, write_file
-from inferometer.cli.asking import addresses_of, measure_options
 from inferometer.cli.reporting import allowed, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request, Target
 from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
@@ -41,20 +40,21 @@ COMMAND = Command(
         ("simple --budget 3m --output config.pbtxt --html tune.html", "write the configuration and a report"),
     ),
     takes_words=True,
+    needs_address=False,
 )
 
 
-def run(given: dict[str, Any], keeper: "Keeper") -> int:
+def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
+    from inferometer.measure.checks import load_options
     from inferometer.tune.journal import remove
     from inferometer.tune.parallel_session import studies
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
-    is_named = f"{OWN}journal" in given
-    own = own_options(_with_words(given), TuneOptions)
-    if not is_named:
+    own = _with_target(request)
+    if "journal" not in request.given:
         refuse_link(own.journal, "--journal")
-    options = measure_options({**given, "model": own.model})
+    options = load_options(request.load, Target(models=(own.model,)))
     check_outputs(options)
     if own.url is not None:
         options = _on_triton(options, own.url)
@@ -101,23 +101,15 @@ def _on_triton(options: Options, url: str) -> Options:
     return replace(options, protocol=found.protocol)
 
 
-def _with_words(given: dict[str, Any]) -> dict[str, Any]:
-    """Assign positional words: the address and the model, which the address may contain."""
-    url, model = OWN + "url", OWN + "model"
-    words = given.pop(WORDS, ())
-    is_alone = len(words) == 1 and model not in given  # no address is needed
-    addresses = addresses_of(words, is_known=is_alone or url in given)
-    for word in words:
-        field = url if word in addresses else model
-        if given.setdefault(field, word) != word:
-            raise UsageError(f"Both {given[field]} and {word} are given", remedy="give only one")
-    if model not in given and url in given:
-        from inferometer.measure.address import model_in
+def _with_target(request: Request[TuneOptions]) -> TuneOptions:
+    """Return the options with the address and the model, which positional words and the address may contain."""
+    from inferometer.services.address import model_in
 
-        given[model] = model_in(given[url], "triton")
-    if not given.get(model):
+    target = request.target()
+    model = target.model or model_in(target.url, "triton")
+    if not model:
         raise UsageError("No model is given", remedy="write its name: inferometer tune NAME")
-    return given
+    return replace(request.own, url=target.url, model=model)
 
 
 def _check_output(path: Path | None, settings: "TuneSettings") -> None:

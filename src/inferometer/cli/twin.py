@@ -1,14 +1,14 @@
 """`inferometer twin`: fit a simulation of a server to measured runs, and predict other loads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, refuse_link
 from inferometer.options.asides import CONFIG, STORE
-from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.command_line import OWN, Command, Request
 from inferometer.options.twin import TwinOptions
 
 if TYPE_CHECKING:
@@ -41,20 +41,18 @@ _OF_VERB = {
 }
 
 
-def run(given: dict[str, Any]) -> int:
+def run(request: Request[TwinOptions]) -> int:
     from inferometer.report.delivery import check_forms, deliver
     from inferometer.report.saved import consistent
 
-    verb, *names = given.pop(WORDS, ()) or ("",)
+    verb, *names = request.words or ("",)
     if verb not in VERBS:
         raise UsageError(
             f"unknown action '{verb}'" if verb else "no action is given",
             remedy=f"write {', '.join(VERBS[:-1])} or {VERBS[-1]}",
         )
-    store = given.pop("store", None)
-    _refuse_others(verb, given)
-    is_named = f"{OWN}file" in given
-    own = own_options(given, TwinOptions)
+    _refuse_others(verb, request.given)
+    own, is_named = request.own, "file" in request.given
     check_forms(own)
     if verb == "fit" and not is_named:
         refuse_link(own.file, "--file")
@@ -63,7 +61,7 @@ def run(given: dict[str, Any]) -> int:
     if verb == "predict" and names:
         raise UsageError(f"unexpected argument '{names[0]}'", remedy="give models with -m")
     with consistent(*names) if names else consistent(str(own.file)):
-        twin = {"fit": _fit, "predict": _predict, "check": _check}[verb](own, names, store)
+        twin = {"fit": _fit, "predict": _predict, "check": _check}[verb](own, names, request.asides.store)
     outputs = Outputs()
     deliver(twin, own, outputs)
     if verb == "fit":
@@ -74,14 +72,12 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def _refuse_others(verb: str, given: Mapping[str, Any]) -> None:
+def _refuse_others(verb: str, given: Collection[str]) -> None:
     """Raise for options of another action."""
     about = {field for fields in _OF_VERB.values() for field in fields} - set(_OF_VERB[verb])
-    for field in (f"{OWN}{name}" for name in sorted(about)):
-        if field not in given:
-            continue
-        name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == field)
-        homes = " or ".join(f"twin {other}" for other in VERBS if field.removeprefix(OWN) in _OF_VERB[other])
+    for field in sorted(about.intersection(given)):
+        name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == f"{OWN}{field}")
+        homes = " or ".join(f"twin {other}" for other in VERBS if field in _OF_VERB[other])
         raise UsageError(
             f"{name} does not apply to `twin {verb}`", remedy=f"leave it out, or use it with {homes}"
         )

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
-from inferometer.options.asides import CONFIG, KEEP
-from inferometer.options.command_line import Command, own_options
+from inferometer.options.asides import CONFIG
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import UiOptions
 from inferometer.store.private import maybe_open_note
 from inferometer.store.store import where_kept
 
 if TYPE_CHECKING:
     from inferometer.options.options import Options
-    from inferometer.ui.form import Startable
+    from inferometer.ui.form import Check, Startable
     from inferometer.ui.place import UiPlace
 
 COMMAND = Command(
@@ -33,8 +33,8 @@ COMMAND = Command(
 STARTED = ("measure", "find", "diagnose", "compare", "tune", "demo")
 
 
-def run(given: dict[str, Any]) -> int:
-    asked = own_options(given, UiOptions)
+def run(request: Request[UiOptions]) -> int:
+    asked = request.own
     folder = where_kept(asked.store)
     if folder is None:
         raise UsageError(
@@ -107,15 +107,9 @@ def startables() -> "Iterator[Startable]":
         )
 
 
-def _check(loads: "Callable[[dict[str, Any]], Iterator[tuple[str, Options]]] | None") -> Any:
+def _check(loads: "Callable[[Request[Any]], Iterator[tuple[str, Options]]] | None") -> "Check":
     """Return a function that makes the first load, which checks all options and their combinations."""
-
-    def check(given: dict[str, Any]) -> "Options | None":
-        kept = {row.field for _, members in KEEP for row in members}
-        asked = {field: value for field, value in given.items() if field not in kept}
-        return None if loads is None else next(iter(loads(asked)))[1]
-
-    return check
+    return lambda request: None if loads is None else next(iter(loads(request)))[1]
 
 
 def show_live(folder: Path, run: str) -> None:

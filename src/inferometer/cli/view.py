@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs, refuse_link, write_file
 from inferometer.options.asides import CONFIG, STORE
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import ViewOptions
 from inferometer.store.saved_run import saved_file
 
@@ -27,16 +27,16 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
-    names = given.pop(WORDS, ())
+def run(request: Request[ViewOptions]) -> int:
+    names = request.words
     if len(names) != 1:
         raise UsageError(
             f"{len(names)} saved files are given: {', '.join(names)}" if names else "no saved file is given",
             remedy="give one file written with --json, or the id of a run",
         )
-    file, name = saved_file(names[0], given.pop("store", None)), Path(names[0])
+    file, name = saved_file(names[0], request.asides.store), Path(names[0])
     page = _beside(name) if file == name else Path(f"run-{names[0]}.html")
-    return _view(file, page, own_options(given, ViewOptions))
+    return _view(file, page, request.own)
 
 
 def _view(result: Path, page: Path, asked: ViewOptions) -> int:

@@ -6,7 +6,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.secrets import GIVEN, body_secrets, header_secrets, query_secrets, redacted_parameter
 from inferometer.measure.checks import changed
 from inferometer.options.options import AUTO, Options
-from inferometer.services.address import LOCAL, Address, maybe_server_path, read_address
+from inferometer.services.address import LOCAL, Address, read_address
 from inferometer.services.endpoint import CONTROL_TIMEOUT_S, Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS
 
@@ -54,12 +54,6 @@ def _secrets(options: Options) -> Iterator[str]:
 def written_address(options: Options) -> Address:
     """Parse the address that the user wrote."""
     return read_address(LOCAL if options.url is None else options.url)
-
-
-def model_in(url: str | None, kind: str) -> str:
-    """Return the model named in the path of an address, if a server of this kind has such paths."""
-    known = None if url is None else maybe_server_path(read_address(url).path.rstrip("/"))
-    return known.model if known is not None and kind in known.kinds else ""
 
 
 def url_of(options: Options, written: Address, path: str = "") -> str:

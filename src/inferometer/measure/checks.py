@@ -14,11 +14,21 @@ from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import KEY, read_file
 from inferometer.model.spec import ModelSpec
+from inferometer.options.command_line import Target
 from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
 from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
-from inferometer.options.options import AUTO, DURATION_S, OPTIONS, PARTS, Options, value_of
+from inferometer.options.options import (
+    AUTO,
+    DURATION_S,
+    OPTIONS,
+    PARTS,
+    REQUEST_TIMEOUT_S,
+    Options,
+    value_of,
+)
 from inferometer.options.values import Range
+from inferometer.services.address import model_in
 from inferometer.services.kind import KINDS
 
 _BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
@@ -399,6 +409,47 @@ def make(
     parts = {name: cls(**_fields(values, f"{name}.", cls)) for name, cls in PARTS.items()}
     given_names = frozenset(names - _WITHOUT_FIELD)
     return Options(**_fields(values, "", Options), **parts, given=given_names, is_lenient=is_lenient)
+
+
+def load_options(given: Given, target: Target, *, duration_s: float = DURATION_S) -> Options:
+    """Build options with the defaults of our own commands: a level ends when its figures are precise, at the latest
+    after `duration_s`, and the kind of server is detected unless given."""
+    from secrets import randbits
+
+    found = {**given}
+    if target.url is not None:
+        found["url"] = target.url
+    if target.model:
+        found["model"] = target.model
+    if "grpc_method" in found:
+        found.setdefault("service_kind", "dynamic_grpc")
+    if target.has_server:
+        found.setdefault("service_kind", AUTO)
+    _find_model(found)
+    if "headers" in found:  # HTTP/2 forbids spaces around a value; the classic tool sends them over gRPC
+        found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
+    defaults: dict[str, Any] = {
+        "request_timeout_s": REQUEST_TIMEOUT_S,
+        "sequence_ids": (randbits(62) + 1, None),  # concurrent runs never share an id
+    }
+    if STABILITY_OPTIONS.isdisjoint(found):
+        defaults["duration_s"] = duration_s
+    return make(found, defaults=defaults)
+
+
+def _find_model(found: dict[str, Any]) -> None:
+    """Find the model in the address if it is not given; an explicit kind of server requires a model."""
+    kind = found.get("service_kind")
+    if found.get("model") or (kind is not None and (kind == AUTO or not KINDS[kind].needs_model)):
+        return
+    if kind is None:
+        raise UsageError("Neither a server nor a model is given", remedy="write both: localhost:8000 MODEL")
+    found["model"] = model_in(found.get("url"), kind)
+    if not found["model"]:
+        raise UsageError(
+            f"--service-kind {kind} requires a model, but none is given",
+            remedy="give it with -m, or leave out the kind to detect the server and its models",
+        )
 
 
 def _fields(values: Mapping[str, Any], prefix: str, cls: type) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parsing of a command's command line, and its help.
+"""Parsing of a command line into a `Request`.
 
 The classic tool parses like GNU getopt_long, and so do all our commands: values may start with a dash, short options
 can be joined, and any unambiguous prefix of a long option is accepted. `argparse` does not support the first, and our
@@ -7,21 +7,21 @@ own options would make the classic tool's prefixes ambiguous; hence this parser.
 
 import dataclasses
 import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
-from inferometer.options.option import Groups, Option, appended, rows
+from inferometer.options.asides import Asides
+from inferometer.options.option import Given, Groups, Option, appended, rows
 from inferometer.options.values import text
+from inferometer.options.words import addresses_of, check_numbers, is_surely_address
 
 T = TypeVar("T")
-WIDTH = 100  # maximum width of the help
-MANY = 24  # options from which on the short help shows only the main ones
 
 
 class Ask(Enum):
@@ -45,18 +45,20 @@ _VERSION = Option(("--version",), "Show the version.", field="ask", value=Ask.VE
 
 
 @frozen
-class Command:
+class Command(Generic[T]):
     """A command: its name, its help, and its options."""
 
     program: str
     usage: str  # what follows the program; one line per form
     description: str
-    options: type | None = None  # dataclass of the options of this command alone
+    options: type[T] | None = None  # dataclass of the options of this command alone
     shared: Groups = ()  # common options, except those whose names the command's own options take
     refused: Mapping[str, str] = field(default_factory=dict)  # unsupported fields: what to do instead
     examples: tuple[tuple[str, str], ...] = ()  # what follows the program, and its effect
     epilog: str = ""
     takes_words: bool = False  # accepts positional arguments
+    takes_many: bool = False  # they may name several addresses and models
+    needs_address: bool = True  # a single one of them is an address, not a model
     takes_dashed: bool = False  # they may start with a dash, unless that is an option
     takes_last: bool = False  # the last of repeated options wins, as in the classic tool
     usage_code: int = UsageError.exit_code  # exit code for a usage error
@@ -104,14 +106,125 @@ class Command:
         return UsageError(f"{name} is not supported here", remedy=row.instead) if row.instead else None
 
 
-Complete = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-"""(values from the command line) -> those plus values from files; None if they were only to be shown."""
+@frozen
+class Target:
+    """The servers and models that a user named, in options and positional words."""
+
+    urls: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str | None:
+        return self.urls[0] if self.urls else None
+
+    @property
+    def model(self) -> str:
+        return self.models[0] if self.models else ""
+
+    @property
+    def has_server(self) -> bool:
+        return bool(self.urls) or any("@" in model for model in self.models)
+
+
+@frozen
+class Request(Generic[T]):
+    """What a user asked of a command, on the command line and in files; without defaults."""
+
+    command: Command[T]
+    values: Mapping[str, Any]  # by field of the option, with the prefix OWN for those of the command alone
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The positional words."""
+        found: tuple[str, ...] = self.values.get(WORDS, ())
+        return found
+
+    @property
+    def own(self) -> T:
+        """The options of the command alone, with their defaults."""
+        assert self.command.options is not None
+        return self.command.options(**self._own_values)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The fields of `own` that were given."""
+        return frozenset(self._own_values)
+
+    @property
+    def _own_values(self) -> Mapping[str, Any]:
+        return {name[len(OWN) :]: value for name, value in self.values.items() if name.startswith(OWN)}
+
+    @property
+    def asides(self) -> Asides:
+        """The options about files, previews and storing."""
+        return Asides(**{name: value for name, value in self.values.items() if name in _ASIDES})
+
+    @property
+    def load(self) -> Given:
+        """The options of a measurement, by field."""
+        return {
+            name: value
+            for name, value in self.values.items()
+            if name != WORDS and name not in _ASIDES and not name.startswith(OWN)
+        }
+
+    def completed(self, others: Mapping[str, Any]) -> "Request[T]":
+        """Return the request with the values of a file where it has none."""
+        return Request(self.command, MappingProxyType({**others, **self.values}))
+
+    def changed(self, **values: object) -> "Request[T]":
+        """Return the request with other values of options, by field."""
+        return Request(self.command, MappingProxyType({**self.values, **values}))
+
+    def target(self) -> Target:
+        """Return the addresses and models given by options and by positional words."""
+        urls, models = (self._listed(name) for name in ("--url", "--model"))
+        if not self.words:
+            return Target(urls, models)
+        if self.command.takes_many:
+            addresses = addresses_of(self.words, is_known=bool(urls))
+            others = (word for word in self.words if word not in addresses)
+            return Target((*urls, *addresses), (*models, *others))
+        words = list(self.words)
+        if not urls and (url := self._address(words, has_model=bool(models))) is not None:
+            urls = (url,)
+            words.remove(url)
+        check_numbers(words, self.values, has_model=bool(models))
+        for word in words:
+            if is_surely_address(word) and word not in urls:
+                raise UsageError(f"Two addresses are given: {urls[0]} and {word}", remedy="give only one")
+            if models and word != models[0]:
+                raise UsageError(f"Two models are given: {models[0]} and {word}", remedy="give only one")
+            models = models or (word,)
+        return Target(urls, models)
+
+    def _listed(self, name: str) -> tuple[str, ...]:
+        """Return the values of an option that may or may not be repeatable."""
+        row = self.command.by_name.get(name)
+        value = None if row is None else self.values.get(row.field)
+        return () if value is None else value if isinstance(value, tuple) else (value,)
+
+    def _address(self, words: Sequence[str], *, has_model: bool) -> str | None:
+        """Return the word that is the address of the only server, if there is one."""
+        is_alone = len(words) == 1
+        if not self.command.needs_address:
+            return next(iter(addresses_of(words, is_known=is_alone and not has_model)), None)
+        addresses = addresses_of(words) or [word for word in words if "@" in word]
+        if not addresses and is_alone:
+            raise UsageError(
+                f"'{words[0]}' is not an address",
+                remedy=f"write the address first: localhost:8000 {words[0]}",
+            )
+        return (addresses or words)[0]
+
+
+_ASIDES = frozenset(field.name for field in dataclasses.fields(Asides))
 
 _Use = tuple[str, Option, object]  # an option as written, its definition, and its value
 
 
-def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
-    """Return the given values by field. Values are checked; combinations are not."""
+def read(argv: Sequence[str], command: Command[T]) -> Request[T] | Ask:
+    """Parse a command line. Values are checked; combinations are not."""
     by_name = command.by_name
     given: dict[str, Any] = {}
     for word in () if command.takes_last else argv:
@@ -133,17 +246,17 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
             ]
             raise UsageError(f"Both {' and '.join(uses[:2])} are given", remedy="give one of them")
         given[row.field] = value
-    return given
+    return Request(command, MappingProxyType(given))
 
 
-def require(given: Mapping[str, Any], command: Command) -> None:
+def require(request: Request[Any]) -> None:
     """Raise if a required option was given neither on the command line nor in a file."""
-    for row in command.by_name.values():
-        if row.is_required and row.field not in given:
+    for row in request.command.by_name.values():
+        if row.is_required and row.field not in request.values:
             raise UsageError(f"{row.names[0]} is required", remedy=f"give it: {row.help}")
 
 
-def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option, str]]:
+def words_given(argv: Sequence[str], command: Command[Any]) -> Iterator[tuple[Option, str]]:
     """Yield the options in the given order, each with its value as written; flags have none."""
     as_written = {
         name: row if row.values is None else row._replace(values=text(row.metavar))
@@ -153,13 +266,7 @@ def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option,
         yield row, str(value) if row.values is not None or row is _WORD else ""
 
 
-def own_options(given: dict[str, Any], cls: type[T]) -> T:
-    """Remove the command's own options from `given` and return them."""
-    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    return cls(**{name: given.pop(OWN + name) for name in names if OWN + name in given})
-
-
-def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) -> Iterator[_Use]:
+def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command[Any]) -> Iterator[_Use]:
     """Yield the options in the given order, each with its value."""
     words = iter(argv)
     is_secret = False  # a word after an unquoted secret may be part of it
@@ -190,7 +297,7 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) 
                 yield use
 
 
-def _is_dashed(word: str, by_name: Mapping[str, Option], command: Command) -> bool:
+def _is_dashed(word: str, by_name: Mapping[str, Option], command: Command[Any]) -> bool:
     """Whether a word with one dash is an argument and not an option."""
     return command.takes_dashed and word not in by_name and not word.startswith("--")
 
@@ -317,7 +424,7 @@ def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
     return f"did you mean {found}?" if found else "see --help-all for the options"
 
 
-def in_own_words(text: str, command: Command) -> str:
+def in_own_words(text: str, command: Command[Any]) -> str:
     """Replace classic option names in a message with those of the command's help."""
     names = {alias: row.names[-1] for row in command.by_name.values() if row.names for alias in row.aliases}
     return re.sub(r"--[a-z][a-z-]+", lambda found: names.get(found[0], found[0]), text).replace(
@@ -332,78 +439,3 @@ def stray(word: str, *, is_secret: bool = False) -> UsageError:
             "Unexpected word after the header given with -H", remedy="quote the header: -H 'Name:Value'"
         )
     return UsageError(f"Unexpected argument '{word}'", remedy="remove it, or put its option before it")
-
-
-# --- help and version
-
-
-def read_or_answer(argv: Sequence[str], command: Command, complete: Complete) -> dict[str, Any] | None:
-    """Return the given values by field, including those from files; None if help or the like was printed instead."""
-    given = read(argv, command)
-    if given is Ask.VERSION:
-        from inferometer import __version__
-
-        print(f"inferometer {__version__}")
-    elif isinstance(given, Ask):
-        print(help_text(command, is_whole=given is Ask.HELP_ALL))
-    elif (whole := complete(given)) is not None:
-        require(whole, command)
-        return whole
-    return None
-
-
-def help_text(command: Command, *, is_whole: bool, width: int = 0) -> str:
-    """Return the help: the main options, or all of them by group."""
-    from shutil import get_terminal_size
-
-    width = min(WIDTH, (width or get_terminal_size().columns) - 1)
-    blocks = [
-        "\n".join(
-            f"{'Usage: ' if not n else '       '}{command.program} {line}" for n, line in enumerate(lines)
-        )
-        if (lines := command.usage.splitlines())
-        else f"Usage: {command.program}",
-        textwrap.fill(command.description, width),
-    ]
-    if command.examples:
-        blocks.append("\n".join(["Examples:", *_examples(command, width)]))
-    for title, members in command.groups if is_whole else _main(command):
-        texts = [(_heading(row), row.text if is_whole else row.brief) for row in members]
-        if texts:
-            blocks.append("\n".join([f"{title}:", *_columns(texts, width, most=30)]))
-    if command.epilog:
-        blocks.append(textwrap.fill(command.epilog, width))
-    return "\n\n".join(blocks)
-
-
-def _main(command: Command) -> Groups:
-    """Return the main options as one group; if there are only a few options, all of them."""
-    members = [row for _, group in command.groups for row in group]
-    if len(members) > MANY:
-        members = [row for row in members if row.is_main or row.field == "ask"]
-    return (("Options", tuple(members)),)
-
-
-def _examples(command: Command, width: int) -> Iterator[str]:
-    for line, what in command.examples:
-        shown = f"  {command.program} {line}"
-        yield f"{shown}  # {what}" if len(shown) + len(what) + 4 <= width else f"  # {what}\n{shown}"
-
-
-def _heading(row: Option) -> str:
-    names = ", ".join(row.names)
-    return f"{names if row.names[0][1] != '-' else f'    {names}'} {row.metavar}".rstrip()
-
-
-def _columns(texts: Sequence[tuple[str, str]], width: int, *, most: int) -> Iterator[str]:
-    """Yield lines in two columns; if the first is wider than `most`, the second starts on a new line."""
-    left = min(max((len(first) for first, _ in texts), default=0), most) + 4
-    for first, second in texts:
-        lines = textwrap.wrap(second, max(width - left, 20), break_on_hyphens=False)
-        if len(first) > left - 4:
-            yield f"  {first}"
-        elif lines:
-            yield f"  {first:<{left - 2}}{lines.pop(0)}"
-        else:
-            yield f"  {first}"
-        yield from (" " * left + line for line in lines)

@@ -80,7 +80,7 @@ class ConfigFile:
     """An options file, and the commands whose options it may set."""
 
     path: Path
-    commands: Mapping[str, Callable[[], Command]]  # by name; made on demand
+    commands: Mapping[str, Callable[[], Command[Any]]]  # by name; made on demand
     alternatives: Collection[str] = ()  # mutually exclusive fields
     text: bytes | None = None  # its content, if already read
     is_trusted: bool = True  # otherwise it may only set options that reach nothing
@@ -261,7 +261,7 @@ def _is_null(node: yaml.ScalarNode) -> bool:
     return bool(node.tag == "tag:yaml.org,2002:null")
 
 
-def maybe_row(command: Command, key: str) -> Option | None:
+def maybe_row(command: Command[Any], key: str) -> Option | None:
     """Return the option with this name in a file, if any."""
     return command.by_name.get(as_option(key))
 

@@ -142,3 +142,9 @@ def maybe_server_path(path: str) -> ServerPath | None:
             parts = {name: unquote(value) for name, value in found.groupdict(default="").items()}
             return ServerPath(kinds, **{**parts, "prefix": found["prefix"]}, is_measured=is_measured)
     return None
+
+
+def model_in(url: str | None, kind: str) -> str:
+    """Return the model named in the path of an address, if a server of this kind has such paths."""
+    known = None if url is None else maybe_server_path(read_address(url).path.rstrip("/"))
+    return known.model if known is not None and kind in known.kinds else ""

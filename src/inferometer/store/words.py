@@ -1,6 +1,7 @@
 """A command line without its secrets."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from inferometer.base.secrets import MASK, redacted, redacted_body, redacted_parameter
 from inferometer.options.command_line import WORDS, Command, words_given
@@ -9,12 +10,12 @@ from inferometer.options.option import Option
 __all__ = ["MASK", "kept_words"]
 
 
-def kept_words(name: str, argv: Sequence[str], command: Command) -> tuple[str, ...]:
+def kept_words(name: str, argv: Sequence[str], command: Command[Any]) -> tuple[str, ...]:
     """The command and its options as given; secrets are masked, and a body is replaced by its digest."""
     return (name, *_words(argv, command))
 
 
-def _words(argv: Sequence[str], command: Command) -> Iterator[str]:
+def _words(argv: Sequence[str], command: Command[Any]) -> Iterator[str]:
     for row, word in words_given(argv, command):
         if row.field == WORDS:
             yield _word(row, word)

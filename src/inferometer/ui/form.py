@@ -15,7 +15,16 @@ from typing import Any
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.options.asides import ASIDE
-from inferometer.options.command_line import OWN, WORDS, Command, in_own_words, read, require, words_given
+from inferometer.options.command_line import (
+    OWN,
+    WORDS,
+    Command,
+    Request,
+    in_own_words,
+    read,
+    require,
+    words_given,
+)
 from inferometer.options.option import Option, counted
 from inferometer.options.options import Options
 from inferometer.store.words import MASK, kept_words
@@ -80,13 +89,16 @@ _PLAIN_MODEL = re.compile(r"\w[\w-]*")
 _OPTION_NAME = re.compile(r"--?[a-z][a-z-]*")
 
 
+Check = Callable[[Request[Any]], Options | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Startable:
     """A command that can be started from the browser."""
 
     name: str
-    command: Command
-    check: Callable[[dict[str, Any]], Options | None]  # validates the combination of options
+    command: Command[Any]
+    check: Check  # validates the combination of options
     takes_words: bool = False  # accepts address and model as plain words
     has_target: bool = True  # needs an address and a model
     takes_many: bool = False  # several models
@@ -287,10 +299,10 @@ def _check_offered(row: Option, value: str) -> None:
 def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
     """The first error of the whole command line, at the field that it mentions."""
     try:
-        given = read(words, startable.command)
-        assert isinstance(given, dict)  # help and the like are not offered
-        require(given, startable.command)
-        startable.check(given)
+        request = read(words, startable.command)
+        assert isinstance(request, Request)  # help and the like are not offered
+        require(request)
+        startable.check(request)
     except InferometerError as error:
         text = in_own_words(_sentence(error), startable.command)
         return {_named(startable, text): text}

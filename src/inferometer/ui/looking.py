@@ -7,7 +7,7 @@ from inferometer.base.errors import UsageError
 from inferometer.measure.address import connection_to
 from inferometer.measure.recognize import ManyModelsError, describe, open_service, recognized
 from inferometer.model.spec import TensorSpec
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Request, read
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
@@ -52,9 +52,9 @@ def _options(measure: Startable, filled: Filled) -> Options:
             words += [
                 word for line in value.splitlines() if line.strip() for word in (row.names[-1], line.strip())
             ]
-    given = read(words, measure.command)
-    assert isinstance(given, dict)
-    options = measure.check(given)
+    request = read(words, measure.command)
+    assert isinstance(request, Request)
+    options = measure.check(request)
     assert options is not None
     return replace(options, request_timeout_s=min(options.request_timeout_s or 10.0, 10.0))
 

@@ -9,7 +9,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.cli import config, main
 from inferometer.cli.trusted import STATE, read_found, trust
-from inferometer.options.command_line import WORDS, read
+from inferometer.options.command_line import WORDS, Request, read
 from inferometer.options.values import Range
 from tests.support.commands import Ended, call_here
 
@@ -38,10 +38,10 @@ def given(*words: str) -> dict[str, Any]:
     """Return a command's options from the file and the command line."""
     name, *rest = words
     asked = read(rest, config.command_named(name))
-    assert isinstance(asked, dict)
+    assert isinstance(asked, Request)
     found = config.with_file(name, main.WITH_FILES, rest, asked)
     assert found is not None
-    return found
+    return {field: value for field, value in found.values.items() if field != "config"}
 
 
 def inferometer(*words: str) -> Ended:

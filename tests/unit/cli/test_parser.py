@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.asking import asked_load
-from inferometer.cli.measure import COMMAND
+from inferometer.cli.measure import COMMAND, asked_load
 from inferometer.dialects.perf_analyzer.options import COMMAND as CLASSIC_COMMAND
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.command_line import Ask, read

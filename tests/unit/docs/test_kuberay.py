@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Request, read
 
 FOLDER = Path(__file__).parents[3] / "docs" / "kuberay"
 SCHEMA = json.loads((Path(__file__).parent / "kuberay.json").read_text())
@@ -72,8 +72,9 @@ def test_what_is_wrong_would_be_noticed(name: str, change: Any, said: str) -> No
 def test_the_job_is_a_command_that_fits_its_cluster() -> None:
     found = manifest("rayjob")
     program, name, *words = shlex.split(found["spec"]["entrypoint"])
-    given = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
-    assert isinstance(given, dict)
+    request = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
+    assert isinstance(request, Request)
+    given = request.load
     (group,) = cluster(found)["workerGroupSpecs"]
     cores = int(group["rayStartParams"]["num-cpus"])
     (container,) = group["template"]["spec"]["containers"]
@@ -92,6 +93,7 @@ def test_the_command_in_the_head_pod_is_understood() -> None:
     text = (FOLDER / "raycluster.yaml").read_text()
     (line,) = [line for line in text.splitlines() if "kubectl exec" in line]
     _, name, *words = shlex.split(line.partition("-- ")[2])
-    given = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
-    assert isinstance(given, dict)
+    request = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
+    assert isinstance(request, Request)
+    given = request.load
     assert given["clients"] == 4

@@ -3,20 +3,19 @@
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.asking import asked_load
 from inferometer.cli.find import COMMAND as FIND
-from inferometer.cli.measure import COMMAND
+from inferometer.cli.measure import COMMAND, asked_load
 from inferometer.measure.checks import check_model
 from inferometer.measure.unused import check_given, check_use
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Request, read
 from inferometer.options.options import Options
 
 
 def options_of(line: str) -> Options:
-    given = read(["-m", "fake", *line.split()], COMMAND)
-    assert isinstance(given, dict)
-    return asked_load(given)[0]
+    request = read(["-m", "fake", *line.split()], COMMAND)
+    assert isinstance(request, Request)
+    return asked_load(request)[0]
 
 
 @pytest.mark.parametrize(

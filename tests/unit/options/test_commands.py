@@ -9,8 +9,8 @@ import pytest
 from inferometer import api
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import main
-from inferometer.options.command_line import Command, help_text, own_options, read
-from inferometer.options.finding import FindOptions
+from inferometer.options.command_line import Command, Request, read
+from inferometer.options.help import help_text
 
 NAMES = (
     "measure",
@@ -54,7 +54,7 @@ def test_the_help_fits_a_screen_and_a_half_and_the_long_one_has_every_option(com
 def test_examples_in_the_help_are_understood(command: Command) -> None:
     assert len(command.examples) == 4
     for line, _ in command.examples:
-        assert isinstance(read(shlex.split(line), command), dict)
+        assert isinstance(read(shlex.split(line), command), Request)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,7 +111,7 @@ def test_refusals(words: list[str], sentence: str, capsys: pytest.CaptureFixture
 
 
 def test_find_has_the_same_default_duration_in_python() -> None:
-    given = read(["--slo", "p99<1s"], import_module("inferometer.cli.find").COMMAND)
-    assert isinstance(given, dict)
+    request = read(["--slo", "p99<1s"], import_module("inferometer.cli.find").COMMAND)
+    assert isinstance(request, Request)
     in_python = inspect.signature(api.find).parameters["duration_s"].default
-    assert own_options(given, FindOptions).duration_s == in_python == 60.0
+    assert request.own.duration_s == in_python == 60.0

@@ -5,7 +5,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.perf_analyzer.options import parse_classic
-from inferometer.options.command_line import Command, read
+from inferometer.options.command_line import Command, Request, read
 from inferometer.options.option import modern, rows
 from inferometer.options.options import Options
 from inferometer.options.values import Range
@@ -15,8 +15,8 @@ COMMAND = Command("test", "", "", shared=modern(rows(Options)), takes_words=True
 
 def given(*words):
     found = read(words, COMMAND)
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(found, Request)
+    return found.values
 
 
 @pytest.mark.parametrize(

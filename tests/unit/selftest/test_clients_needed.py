@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Request, read
 from inferometer.options.commands import ClientsOptions
 from inferometer.report.document import Messages, Tone
 from inferometer.selftest.clients_document import Planned, document, to_json
@@ -99,9 +99,10 @@ def planned(rate: float = 1e6, limits: tuple[str, ...] = ("client",) * 3, **aske
 def test_the_command_is_one_that_measure_understands(rate: float, grpc: bool) -> None:
     found = planned(rate, grpc=grpc)
     program, name, *words = shlex.split(found.command)
-    given = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
+    request = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
     assert program == "inferometer"
-    assert isinstance(given, dict)
+    assert isinstance(request, Request)
+    given = request.load
     assert (given["ray"], given["clients"], given["workers"]) == ("auto", found.clients_each, 4)
     assert given["request_rate"].start == rate / found.needed.commands
     assert given["client_resources"] == {"CPU": 4.0}

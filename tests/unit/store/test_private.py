@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.cli.keep import keeping
+from inferometer.options.asides import Asides
 from inferometer.store.private import ensure_store, maybe_open_note
 from inferometer.store.store import VARIABLE, Store
 from inferometer.ui import place, uploads
@@ -35,8 +36,8 @@ def assert_private(folder: Path) -> None:
 
 
 def by_command(folder: Path, monkeypatch) -> None:
-    given = {"store": folder}
-    with keeping("measure", ("h:1", "m", "--store", str(folder)), given) as keeper:
+    words = ("h:1", "m", "--store", str(folder))
+    with keeping("measure", words, Asides(store=folder), is_quiet=False) as keeper:
         keeper.save(sample_result())
         keeper.end(0)
     Store(folder).count()
@@ -44,7 +45,7 @@ def by_command(folder: Path, monkeypatch) -> None:
 
 def by_environment(folder: Path, monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, str(folder))
-    with keeping("measure", ("h:1", "m"), {}) as keeper:
+    with keeping("measure", ("h:1", "m"), Asides(), is_quiet=False) as keeper:
         keeper._tell({"kind": "sample"})  # its live file
         Store(folder).tag(keeper.run, "nightly")
         assert_private(folder / "runs")

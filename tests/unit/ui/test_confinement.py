@@ -14,7 +14,7 @@ from inferometer.base import confined
 from inferometer.base.errors import InferometerError
 from inferometer.cli.preview import preview
 from inferometer.cli.ui import STARTED, startables
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Request, read
 from inferometer.ui.form import checked, groups, offered
 from tests.support.opens import Opens
 from tests.support.servers import FakeTriton
@@ -94,9 +94,9 @@ def opens(place):
 def tried(startable, words) -> None:
     """Run the command as its process would, without the form."""
     with contextlib.suppress(InferometerError):
-        given = read(words, startable.command)
-        assert isinstance(given, dict)
-        startable.check(given)
+        request = read(words, startable.command)
+        assert isinstance(request, Request)
+        startable.check(request)
 
 
 @pytest.mark.parametrize("name", STARTED)
@@ -136,9 +136,9 @@ def test_no_run_of_the_form_opens_anything_outside(kind, names, place, opens, mo
             for value in VALUES[: 8 if name != "--input" else None]:
                 words = ["-u", fake.server.address, "-m", "fake", "--service-kind", kind, "--timeout", "2s"]
                 with contextlib.suppress(InferometerError):
-                    given = read([*words, name, spelled(value, place)], command)
-                    assert isinstance(given, dict)
-                    preview("measure", given | {"dry_run": True})
+                    request = read([*words, name, spelled(value, place), "--dry-run"], command)
+                    assert isinstance(request, Request)
+                    preview("measure", request)
                 assert not opens.any(), (name, value)
     capsys.readouterr()
 

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from inferometer.cli.ui import STARTED, startables
-from inferometer.options.command_line import read
+from inferometer.options.command_line import Request, read
 from inferometer.ui.form import checked, filled, groups, offered
 
 COMMANDS = {row.name: row for row in startables()}
@@ -64,7 +64,7 @@ def test_a_filled_form_is_a_command_line_and_back(name, fields, line, tmp_path):
     found = checked(COMMANDS[name], fields, tmp_path)
     assert found.errors == {}
     assert sorted(found.words) == sorted(shlex.split(line))
-    assert isinstance(read(found.words[1:], COMMANDS[name].command), dict)
+    assert isinstance(read(found.words[1:], COMMANDS[name].command), Request)
     again = filled(COMMANDS[name], found.words[1:])
     assert checked(COMMANDS[name], again, tmp_path).words == found.words
 

@@ -10,7 +10,9 @@ from inferometer.options.option import Given, Option, Rule, classic, is_async, i
 from inferometer.options.options import OPTIONS, Options
 from inferometer.services.kind import KINDS
 
-COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=classic(OPTIONS), takes_last=True)
+COMMAND: Command[None] = Command(
+    "perf_analyzer", "-m NAME [options]", "", shared=classic(OPTIONS), takes_last=True
+)
 _URL = "localhost:8000"  # for every kind over HTTP, although TorchServe listens on 8080
 _INDENT = " " * 8
 _WIDTH = 100
@@ -95,9 +97,10 @@ _COUNT_RULES = (*_count_of_one("concurrency"), *_count_of_one("request_rate"))
 
 def parse_classic(argv: Sequence[str]) -> Options | Ask:
     """Parse the command line of the script."""
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        return given
+    request = read(argv, COMMAND)
+    if isinstance(request, Ask):
+        return request
+    given = request.load
     for rule in _COUNT_RULES:
         if given.get("model") and rule.is_broken(given):
             raise UsageError(rule.message)
