@@ -63,7 +63,7 @@ def test_answered_with_what_to_type(run: Callable[..., Ended], tmp_path: Path, m
     ],
 )
 def test_limits_in_the_words_of_others(slo):
-    from inferometer.stats.slo import parse_slo
+    from inferometer.base.slo import parse_slo
 
     assert parse_slo(slo).terms
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.mixture import mixture
 from inferometer.load.plan import Closed, Constant, Joint, Open
@@ -13,7 +14,6 @@ from inferometer.load.together import Together
 from inferometer.measure.instrument import ClassSettings, Instrument, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.stats.measurement import MIXED, PHASE
-from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.fit import Capacity
 from inferometer.find.keeping import Counts, Judge, LoadRun
 from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import known, next_load
-from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.samples import sample
 from tests.support.simulation import Reply

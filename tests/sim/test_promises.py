@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level
-from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
 
 ONE = LoadPoint("concurrency", 1, Closed(1))

@@ -8,6 +8,7 @@ import pytest
 
 from inferometer.base import status
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Excerpt, Joint, Open
 from inferometer.load.resumed import Progression, Timing
@@ -19,7 +20,6 @@ from inferometer.records.records import join
 from inferometer.records.visits import visits_in
 from inferometer.services.visit_plan import VisitPlan
 from inferometer.stats.measurement import PHASE, STEP
-from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from inferometer.base import status
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.run import SearchGoal, find
 from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding
-from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock

@@ -76,6 +76,7 @@ _TAKEN = {
     "data.sources": "str | Path | Sequence[str | Path] | DataOptions",
     "data.files": _PAIRS,
     "data.shapes": "Mapping[str, Sequence[int]]",
+    "slo": "str | None",
 }
 _LEVELS = ("concurrency", "request_rate")
 _OLD = {"request_rate": "rate"}  # former names, still accepted

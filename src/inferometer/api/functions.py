@@ -160,7 +160,7 @@ def find(
     from inferometer.stats.watcher import completed
 
     own = checked(FindOptions, slo=slo, by=by, start=start, duration_s=duration_s)
-    options = asked("find", given | {"model": model}, duration_s=own.duration_s, slo=slo)
+    options = asked("find", given | {"model": model}, duration_s=own.duration_s, slo=own.slo)
     goal = goal_of(own, options)
     setup = prepare(options, command="find")
     return list(run_find(setup, goal, completed(watcher)))[-1]

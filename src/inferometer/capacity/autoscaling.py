@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import TIMES, Slo
 from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.capacity.fleet import Fleet, simulate
 from inferometer.capacity.replica import Replica
 from inferometer.capacity.traffic import ExpectedTraffic
-from inferometer.stats.slo import TIMES, Slo
 
 PERIOD_S = 15.0
 FEWEST_PERIODS = 100  # the period is shorter than 15 s if the traffic is short

@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import TIMES, Slo, Term
 from inferometer.base.units import NS_PER_S
 from inferometer.capacity.fleet import Fleet, FleetRun, simulate
 from inferometer.capacity.replica import Replica
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch, Times
 from inferometer.stats.series import percentile, rank
-from inferometer.stats.slo import TIMES, Slo, Term
+from inferometer.stats.slo import is_each_within
 
 MOST_REQUESTS = 20_000  # requests per simulation: of a longer stretch, only a part is simulated
 ALL_REQUESTS = 40_000  # requests in all simulations of a stretch, approximately,
@@ -229,7 +230,7 @@ class Simulator:
                 good = np.ones(len(latencies), dtype=np.bool_)
                 for other in self._promise.terms:
                     if other.figure in TIMES:
-                        good &= other.is_each_within(latencies)
+                        good &= is_each_within(other, latencies)
                 found.append(float(good.mean()) * (1 - failed))
             elif term.percentile is None:
                 found.append(float(latencies.mean()))

@@ -9,7 +9,6 @@ from inferometer.capacity.run import CapacityRequest, SavedOption
 from inferometer.capacity.traffic import ExpectedTraffic, read_traffic
 from inferometer.options.planning import SCALE_ON, STARTUP_S, CapacityOptions
 from inferometer.stats.result import Result
-from inferometer.stats.slo import parse_slo
 
 SCENARIOS = (".yaml", ".yml")
 
@@ -22,7 +21,7 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
     _check_used(asked, traffic)
     return CapacityRequest(
         traffic=traffic,
-        promise=parse_slo(asked.slo),
+        promise=asked.slo,
         options=options,
         scaler=Scaler(rule, startup_s, asked.spare),
         balancer=asked.balancer,

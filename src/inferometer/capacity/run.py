@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import inferometer
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import CLIENT_LIMITS
+from inferometer.base.slo import Slo, Term
 from inferometer.base.units import NS_PER_S, plain_number, share
 from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
 from inferometer.capacity.fleet import BALANCERS
@@ -23,7 +24,6 @@ from inferometer.capacity.plan import (
 from inferometer.capacity.replica import Replica, is_near, replica_of
 from inferometer.capacity.traffic import ExpectedTraffic
 from inferometer.stats.result import Result
-from inferometer.stats.slo import Slo, Term
 
 WIDE = 0.05  # relative half-width of an interval from which a remark is made
 

@@ -48,7 +48,7 @@ def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     from inferometer.measure.checks import load_options
     from inferometer.tune.journal import remove
     from inferometer.tune.parallel_session import studies
-    from inferometer.tune.settings import settings_of
+    from inferometer.tune.settings import maybe_slo, settings_of
     from inferometer.tune.study import recommend
 
     own = _with_target(request)
@@ -62,7 +62,7 @@ def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     _check_output(own.output, settings)
     if own.fresh:
         remove(own.journal)
-    keeper.about(url=own.url or "", model=own.model, slo=own.slo)
+    keeper.about(url=own.url or "", model=own.model, slo=None if own.slo is None else maybe_slo(own.slo))
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         (study,) = studies(settings, keeper.watching(progress))
     keeper.save(study)

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo, Term
 from inferometer.stats.binomial import at_least, at_most
 from inferometer.stats.intervals import allowed, correlation
 from inferometer.stats.measurement import Keeping
-from inferometer.stats.slo import Slo, Term
 
 Floats = NDArray[np.float64]
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS, Note
+from inferometer.base.slo import STREAMED, Slo
 from inferometer.base.units import NS_PER_S
 from inferometer.find.fit import CAP_MARGIN, Capacity
 from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
@@ -34,7 +35,6 @@ from inferometer.options.finding import FindOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, JudgedLoad, Result
-from inferometer.stats.slo import STREAMED, Slo, parse_slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
@@ -93,15 +93,14 @@ def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     """Return the goal set by the options of `find`."""
     if own.by == "concurrency":
         check_by_concurrency(options)
-    promise = parse_slo(own.slo)
-    for term in promise.terms:
+    for term in own.slo.terms:
         if term.figure in ("throughput", "goodput"):
             raise UsageError(
                 f"'{term.text}': find judges each load by latency and errors only",
                 remedy=f"leave out {term.figure}, or use `inferometer measure --slo`",
             )
     return SearchGoal(
-        promise=promise,
+        promise=own.slo,
         duration_ns=round(own.duration_s * NS_PER_S),
         is_rate=own.by == "rate",
         distribution=options.request_distribution,

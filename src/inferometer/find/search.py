@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo
 from inferometer.base.units import NS_PER_S
 from inferometer.find.fit import MISFIT, Capacity, Observed, Posterior, fit, lowest
 from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_within, is_growing
 from inferometer.stats.result import JudgedLoad
-from inferometer.stats.slo import Slo
 
 TAIL = 0.025  # probability on either side of the interval
 OVER = 1.1  # maximum of the estimate over the low end, so that it is not too high by more than this

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from inferometer.base import status
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo, Term
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
 from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
-from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
+from inferometer.stats.slo import began_ns, durations_ns
 from inferometer.stats.streams import gap_counts, gaps_ns
 
 RECENT = 0.25  # largest share of a run to leave out because its requests may still be in flight

@@ -375,10 +375,6 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
         from inferometer.load.plan import parse_shape
 
         parse_shape(given["shape_load"])
-    if "slo" in given:
-        from inferometer.stats.slo import parse_slo
-
-        parse_slo(given["slo"])
 
 
 def make(

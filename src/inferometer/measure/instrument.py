@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo
 from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Load, ResizableLoad
@@ -11,7 +12,6 @@ from inferometer.measure.host import HostWatch
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot
-from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
 

@@ -17,6 +17,7 @@ from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted, redacted_body, redacted_parameter
+from inferometer.base.slo import STREAMED, Slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
@@ -39,7 +40,6 @@ from inferometer.services.endpoint import Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
 from inferometer.services.traffic import Traffic, Validation, reply_limit
 from inferometer.stats.result import Result
-from inferometer.stats.slo import STREAMED, Slo, parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ def _level_settings(
         ),
         has_tokens=KINDS[options.service_kind].has_tokens,
         is_serial=options.serial_sequences and model.any_sequence,
-        promise=None if options.slo is None else _promise(options, options.slo),
+        promise=None if options.slo is None else _checked_slo(options, options.slo),
         judges_promise=habits.judges_promise,
     )
     if options.periodic_concurrency is not None:
@@ -471,11 +471,10 @@ def _maybe_ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * NS_PER_S)
 
 
-def _promise(options: Options, text: str) -> Slo:
-    """Parse the SLO; reject limits on figures that the answers do not have."""
-    promise = parse_slo(text)
+def _checked_slo(options: Options, slo: Slo) -> Slo:
+    """Return the SLO; reject limits on figures that the answers do not have."""
     has_tokens = KINDS[options.service_kind].has_tokens
-    for term in promise.terms:
+    for term in slo.terms:
         if term.figure in ("tpot", "gap") and not has_tokens:
             raise UsageError(
                 f"'{term.text}': answers from {KINDS[options.service_kind].title} have no tokens",
@@ -488,7 +487,7 @@ def _promise(options: Options, text: str) -> Slo:
                 f"'{term.text}': an answer that is not streamed arrives all at once",
                 remedy="limit the latency instead, or add --streaming",
             )
-    return promise
+    return slo
 
 
 def _has_own_data(options: Options) -> bool:
@@ -548,6 +547,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """Return the user's options without secrets: headers by name only, keys only as present or absent."""
     asked = dataclasses.asdict(options)
+    asked["slo"] = None if options.slo is None else options.slo.text
     for name in ("url", "metrics_url", "management_url", "path", "endpoint"):
         asked[name] = None if asked[name] is None else redacted(asked[name])
     asked["bodies"] = [redacted_body(body) for body in options.bodies]

@@ -99,5 +99,5 @@ def typed(
     if command not in ("measure", "find", "diagnose", "tune"):
         return f"write {f'{model}@' if model else ''}{url}{grpc and f' with{grpc}'}"
     words = ["inferometer", command, url, *([model] if model else [])]
-    words += ["--slo", options.slo] if options.slo is not None else []
+    words += ["--slo", options.slo.text] if options.slo is not None else []
     return f"type {shlex.join(words)}{grpc}"

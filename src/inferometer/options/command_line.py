@@ -89,7 +89,7 @@ class Command(Generic[T]):
     @property
     def own(self) -> Groups:
         """The options of this command alone."""
-        return () if self.options is None else rows(self.options, prefix=OWN)
+        return () if self.options is None else rows(self.options, prefix=OWN)  # type: ignore[arg-type]
 
     @property
     def _others(self) -> Groups:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS
 from inferometer.options.option import option, ours
 from inferometer.options.outputs import inconclusive_allowed
-from inferometer.options.values import above_zero, choice, duration, label
+from inferometer.options.values import above_zero, choice, duration, objective
 
 FIND_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: see --by and --start"),
@@ -25,11 +26,10 @@ FIND_REFUSED: Mapping[str, str] = {
 class FindOptions:
     """Options of `find` alone."""
 
-    slo: str = option(
+    slo: Slo = option(
         "--slo",
         "SLO to meet, such as 'p99<50ms, errors<0.1%'",
-        label("SLO"),
-        default="",
+        objective(),
         group="Search",
         is_required=True,
         is_main=True,

@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo
 from inferometer.options.lengths import lengths
 from inferometer.options.option import (
     Groups,
@@ -42,6 +43,7 @@ from inferometer.options.values import (
     members,
     named_source,
     new_file,
+    objective,
     output_file,
     parameter,
     percentile,
@@ -792,11 +794,11 @@ class Options:
         default=0.02,
         shown="2%",
     )
-    slo: str | None = ours(
+    slo: Slo | None = ours(
         "--slo",
         "SLO for each request, such as 'latency<2s, ttft<200ms, tpot<20ms'; the share and the rate of requests that "
         "meet it are reported as goodput.",
-        label("SLO"),
+        objective(),
         own="--slo",
         own_help="SLO that every level must meet, such as 'p99<50ms, errors<0.1%, throughput>100'. If one violates it, "
         "the exit code is 4. latency, ttft, tpot and gap without a percentile are means. Requests that meet all time "

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from inferometer.base.slo import Slo
 from inferometer.options.option import appended, option
 from inferometer.options.outputs import page
 from inferometer.options.prices import price
 from inferometer.options.reach import Reach
-from inferometer.options.values import choice, duration, label, output_file, text, whole
+from inferometer.options.values import choice, duration, label, objective, output_file, text, whole
 
 SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
@@ -25,11 +26,10 @@ class CapacityOptions:
         group="Capacity",
         is_required=True,
     )
-    slo: str = option(
+    slo: Slo = option(
         "--slo",
         "SLO to meet in every stretch of the traffic, such as 'p99<50ms, errors<0.1%'",
-        label("SLO"),
-        default="",
+        objective(),
         is_required=True,
     )
     options: tuple[str, ...] = option(

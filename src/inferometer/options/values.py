@@ -11,6 +11,7 @@ from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
+from inferometer.base.slo import parse_slo
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
 from inferometer.options.reach import Reach
@@ -216,6 +217,11 @@ def text(metavar: str, reach: Reach | None = None, *, is_harmless: Callable[[str
 def label(metavar: str) -> Values:
     """A name or text that only this program interprets; it reaches nothing."""
     return text(metavar, Reach.NOTHING)
+
+
+def objective() -> Values:
+    """A service level objective."""
+    return Values(lambda name, word: parse_slo(word), "SLO")
 
 
 def server_url(metavar: str = "URL") -> Values:

@@ -1,9 +1,9 @@
 """Sentences about a measurement, shared by all forms of a report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
+from inferometer.base.slo import Term
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.format import (
     GIB,
@@ -36,7 +36,7 @@ from inferometer.stats.measurement import (
     TokenFigures,
 )
 from inferometer.stats.result import Finding, JudgedLoad
-from inferometer.stats.slo import Term, parse_slo
+from inferometer.stats.slo import metric_of
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",
@@ -107,31 +107,27 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
         words.insert(0, outcome_words(level.promise))
     judged = () if finding is None else finding.judged
     for row in (row for row in judged if row.load == level.value):
-        words.insert(0, _judged_words(row, level, "" if finding is None else finding.promise))
+        words.insert(0, _judged_words(row, level, () if finding is None else finding.terms))
     return ", ".join(dict.fromkeys(words)) if words else "ok"
 
 
-def _judged_words(row: JudgedLoad, level: Level, slo: str) -> str:
+def _judged_words(row: JudgedLoad, level: Level, terms: Sequence[Term]) -> str:
     """The verdict on a load, with the terms that this level's own figures violate."""
     if row.verdict != "broken":
         return row.verdict
-    within = _terms_within(level, slo)
+    within = _terms_within(level, terms)
     causes = [label for label in row.broken if label not in within]
     return f"broken: {', '.join(causes)}" if causes else "broken"
 
 
-def _terms_within(level: Level, slo: str) -> set[str]:
+def _terms_within(level: Level, terms: Sequence[Term]) -> set[str]:
     """Labels of the SLO terms that this level's figures meet."""
-    try:
-        terms = parse_slo(slo).terms
-    except UsageError:  # written by another version
-        return set()
     values = ((term, _term_value(term, level.measurement)) for term in terms)
     return {term.label for term, value in values if value is not None and term.is_within(value)}
 
 
 def _term_value(term: Term, found: Measurement | None) -> float | None:
-    get = term.metric.get
+    get = metric_of(term).get
     return None if get is None or found is None else get(found)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
@@ -148,9 +149,10 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     if spec.kind is not None and spec.kind not in SERVICE_KINDS:
         raise UsageError(f"{place}.kind is '{spec.kind}'", remedy=f"give one of {', '.join(SERVICE_KINDS)}")
     given["service_kind"] = spec.kind or given.get("service_kind", AUTO)
+    slo = None if spec.slo is None else parse_slo(spec.slo)
     given |= {
         field: value
-        for field, value in (("protocol", spec.protocol), ("batch", spec.batch), ("slo", spec.slo))
+        for field, value in (("protocol", spec.protocol), ("batch", spec.batch), ("slo", slo))
         if value is not None
     }
     if spec.data is not None:

@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.slo import MOST_FAILED, SHARES, Slo, Term
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
 from inferometer.stats.measurement import Estimate, Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.series import Series
-from inferometer.stats.slo import MOST_FAILED, SHARES, Slo, Term
+from inferometer.stats.slo import is_each_within
 from inferometer.stats.windows import Window
 
 MEAN_SHARE = 1 / math.e
@@ -175,7 +176,7 @@ def _sections(term: Term, durations: Series, missing: int) -> _Sections:
     rows: list[tuple[float, float, float]]
     if durations.is_exact:
         pieces = np.array_split(durations.values(), max(1, min(SECTIONS, durations.count // 2)))
-        rows = [(len(piece), piece.sum(), (~term.is_each_within(piece)).sum()) for piece in pieces]
+        rows = [(len(piece), piece.sum(), (~is_each_within(term, piece)).sum()) for piece in pieces]
     else:  # a sketch has only bins: the whole bin that contains the limit counts as within
         sketches = durations.pieces()
         rows = [(part.count, part.total, part.count - part.up_to(round(term.limit))) for part in sketches]

@@ -8,6 +8,7 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Remark
+from inferometer.base.slo import Term, parse_slo
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
@@ -43,6 +44,14 @@ class Finding:
     confidence: float | None = None
     judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # duration that a search would need to decide more; 0 if this one was long enough
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of the SLO; empty if this version cannot parse it."""
+        try:
+            return parse_slo(self.promise).terms
+        except UsageError:
+            return ()
 
     def nearest(self, loads: Iterable[float]) -> float | None:
         """Return the highest measured load up to the estimate, or else the lowest."""

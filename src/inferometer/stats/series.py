@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import PERCENTILES
 from inferometer.stats.measurement import Distribution
 
 Durations = NDArray[np.int64]
 
-PERCENTILES = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 BINS_PER_OCTAVE = 16  # of a histogram: bounds 4 % apart
 WIDE = 1 << 16  # bins between the first and the last
 DIGITS = 11  # binary digits of a value after the first

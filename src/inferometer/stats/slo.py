@@ -1,214 +1,27 @@
-"""SLOs of a load, such as `p99<50ms, errors<0.1%, throughput>100`, or for text `ttft<200ms, tpot<20ms`.
-
-Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `tpot` and `gap` without a
-percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` the time to the first token of the answer
-itself if the model reasons first; an answer without such a token violates any limit on them. `tpot` is the mean time
-between the tokens of an answer, `gap` every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
-an alias of `latency`, `ttfa` of `ttfo`. The time limits also apply to each single request, whatever their percentile
-(`gap` to its longest gap): requests that meet all of them are the goodput, and `goodput>95%` limits their share.
-"""
-
-import re
-from collections.abc import Mapping
-from dataclasses import field
+"""Figures and single requests under an SLO (`base.slo`)."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.errors import UsageError
-from inferometer.base.frozen import frozen
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
+from inferometer.base.slo import TIMES, Slo, Term
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
-from inferometer.stats.series import PERCENTILES, Durations
+from inferometer.stats.series import Durations
 from inferometer.stats.streams import answers_ns, between_ns, longest_gaps_ns
 
-STREAMED = ("ttft", "ttfo", "tpot", "gap")  # only streams have these
 NEVER_NS = 10**14  # represents a first token that never came; sums of many fit into 64 bits
-TIMES = ("latency", *STREAMED)
-SHARES = ("errors", "goodput")
-MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
-_TIME_UNITS = {
-    "ms": NS_PER_MS, "us": NS_PER_US, "s": NS_PER_S, "µs": NS_PER_US, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S,
-}  # fmt: skip
-_UNITS: Mapping[str, Mapping[str, float]] = {
-    **dict.fromkeys(TIMES, _TIME_UNITS),
-    "errors": {"%": 0.01},
-    "goodput": {"%": 0.01},
-    "throughput": {"": 1, "/s": 1, "infer/s": 1},
-}
-"""Units of limits by figure, suggested ones first."""
-_LARGEST = 1e15
-EXAMPLE = (
-    "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, gap p99<50ms, errors<0.1%, "
-    "throughput>100, goodput>95%'"
-)
-_TERM = r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)"
-_ALIASES = {
-    "ttfa": "ttfo",
-    "itl": "tpot",
-    "tbt": "tpot",
-    "e2e": "latency",
-}  # names in other tools
-_NAME = r"(?:(?P<figure>latency|ttft|ttfo|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
-_LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 
-@frozen
-class Term:
-    """One figure and its limit: nanoseconds, a share of errors or goodput, or inferences per second."""
-
-    name: str  # mean, a percentile such as p99, errors, throughput, goodput
-    limit: float
-    figure: str = "latency"  # or one of STREAMED
-    sign: str = field(default="<", compare=False)
-    text: str = field(default="", compare=False)  # as written
-
-    @property
-    def label(self) -> str:
-        if self.figure not in STREAMED:
-            return self.name
-        return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
-
-    @property
-    def percentile(self) -> float | None:
-        return float(self.name[1:]) if self.figure in TIMES and self.name != "mean" else None
-
-    @property
-    def share(self) -> float | None:
-        """Share of requests that may exceed the limit, or fail; None for a mean."""
-        if self.name == "errors":
-            return self.limit
-        return None if self.percentile is None else 1 - self.percentile / 100
-
-    @property
-    def metric(self) -> Metric:
-        found = named(self.label)
-        assert found is not None
-        return found
-
-    def is_within(self, value: float) -> bool:
-        """Return whether a figure meets the limit."""
-        if value == self.limit:
-            return self.sign.endswith("=")
-        return value < self.limit if self.sign.startswith("<") else value > self.limit
-
-    def is_each_within(self, durations: Durations) -> NDArray[np.bool_]:
-        """Return which of many durations meet the limit."""
-        return durations <= self.limit if self.sign.endswith("=") else durations < self.limit
+def metric_of(term: Term) -> Metric:
+    """Return the metric that a term limits."""
+    found = named(term.label)
+    assert found is not None
+    return found
 
 
-@frozen
-class Slo:
-    """Service level objective; all terms must hold."""
-
-    terms: tuple[Term, ...]
-    text: str
-
-
-def parse_slo(text: str) -> Slo:
-    """Parse terms separated by commas; without an errors term, one in a thousand may fail."""
-    terms = tuple(_term(" ".join(part.split()), text) for part in text.split(","))
-    names = [term.label for term in terms]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"the SLO '{text}' limits {twice} twice", remedy="remove one of the limits")
-    if "goodput" in names and not any(term.figure in TIMES for term in terms):
-        raise UsageError(
-            f"the SLO '{text}' limits goodput, but has no time limit that defines a good request",
-            remedy="add one, such as latency<2s",
-        )
-    if "errors" not in names:
-        terms = (*terms, Term("errors", MOST_FAILED, "errors", text=f"errors<{MOST_FAILED:.1%}"))
-    return Slo(terms, text.strip())
-
-
-_USUAL = (
-    (r"\bp\((\d+(?:\.\d+)?)\)", r"p\1"),
-    (r"\b(?:error|failure)[ _]?rate\b|\bfailures\b|\bhttp_req_failed\b", "errors"),
-    (r"\b(?:rps|qps)\b(?=\s*[<>])", "throughput"),
-    (r"\bhttp_req_duration:?\s*", ""),
-    (r"\s+(?:is\s+)?(?:under|below|less than|at most|up to)\s+", "<"),
-    (r"\s+(?:is\s+)?(?:over|above|more than|at least)\s+", ">"),
-    (r"(?<=[\d.])\s*(?:rps|qps|req/s|requests/s)$", ""),
-)
-"""Spellings of other tools and people, with ours."""
-
-
-def _as_usual(part: str) -> str:
-    for pattern, written in _USUAL:
-        part = re.sub(pattern, written, part, flags=re.IGNORECASE)
-    return part
-
-
-def _term(part: str, whole: str) -> Term:
-    part = _as_usual(part)
-    found = re.fullmatch(_TERM, part)
-    if found is None:
-        meant = re.fullmatch(r"([a-z][\w .]*?)\s*[=:]+\s*([\d.]+\s*\S*)", part, re.IGNORECASE)
-        if meant is not None:
-            sign = ">" if meant[1].lower() in ("throughput", "goodput") else "<"
-            raise UsageError(
-                f"'{part}' in the SLO '{whole}' is not a figure with a limit",
-                remedy=f"write '{meant[1]}{sign}{meant[2]}'",
-            )
-        raise UsageError(f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=EXAMPLE)
-    written, sign, limit = found["name"], found["sign"], found["limit"]
-    figure, name = _figure(written, part)
-    is_below = figure in TIMES or figure == "errors"
-    if sign.startswith("<") is not is_below:
-        better, right = ("lower", "<") if is_below else ("higher", ">")
-        raise UsageError(
-            f"'{part}' has the wrong direction: for {written}, {better} is better",
-            remedy=f"write {written}{right}{sign[1:]}{limit}",
-        )
-    return Term(name, _limit(figure, part, sign, limit), figure, sign, part)
-
-
-def _figure(written: str, part: str) -> tuple[str, str]:
-    """Return the limited figure and its statistic."""
-    words = " ".join(_ALIASES.get(word, word) for word in written.lower().replace("_", " ").split())
-    if words in TIMES:
-        return words, "mean"
-    if words in _UNITS:
-        return words, words
-    found = re.fullmatch(_NAME, words)
-    if found is None:
-        raise UsageError(f"'{part}': unknown SLO figure '{written}'", remedy=EXAMPLE)
-    figure, statistic = found["figure"] or "latency", found["statistic"]
-    if not statistic.startswith("p"):
-        return figure, "mean"
-    if (p := float(statistic[1:])) not in PERCENTILES:
-        known = ", ".join(f"p{plain_number(p)}" for p in PERCENTILES)
-        raise UsageError(f"'{part}': {statistic} is not measured", remedy=f"use one of {known}")
-    return figure, f"p{plain_number(p)}"
-
-
-def _limit(figure: str, part: str, sign: str, written: str) -> float:
-    """Return the limit in nanoseconds, as a share, or per second. Reject ambiguous and impossible limits."""
-    found = re.fullmatch(_LIMIT, written.lower())
-    if found is None:
-        raise UsageError(f"'{part}': '{written}' is not a limit", remedy=EXAMPLE)
-    number, unit, units = found["number"], found["unit"].rstrip(), _UNITS[figure]
-    # An SLO may demand no failures at all, or only good requests.
-    is_bound = (figure, sign, float(number)) in (("errors", "<=", 0), ("goodput", ">=", 100))
-    if not is_bound and not 0 < float(number) < (100 if figure in SHARES else _LARGEST):
-        between = "above 0 % and below 100 %" if figure in SHARES else "above 0"
-        raise UsageError(f"'{part}': a limit on {figure} must be {between}", remedy=EXAMPLE)
-    if unit not in units:
-        what = f"has the unknown unit '{unit}'" if unit else "has no unit"
-        raise UsageError(f"'{part}' {what}", remedy=f"write {_choices(number, units)}")
-    if unit == "%":
-        return float(number) / 100
-    return float(number) * units[unit]
-
-
-def _choices(number: str, units: Mapping[str, float]) -> str:
-    first = [f"{number}{unit}" for unit in units][:3]
-    return first[0] if len(first) == 1 else f"{', '.join(first[:-1])} or {first[-1]}"
-
-
-# --- SLOs and single requests
+def is_each_within(term: Term, durations: Durations) -> NDArray[np.bool_]:
+    """Return which of many durations meet the limit of a term."""
+    return durations <= term.limit if term.sign.endswith("=") else durations < term.limit
 
 
 def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
@@ -236,5 +49,5 @@ def kept(records: Records, promise: Slo, *, is_open: bool) -> int:
     good: NDArray[np.bool_] = np.ones(len(records), dtype=np.bool_)
     for term in promise.terms:
         if term.figure in TIMES:
-            good &= term.is_each_within(durations_ns(records, term.figure, is_open=is_open))
+            good &= is_each_within(term, durations_ns(records, term.figure, is_open=is_open))
     return int(good.sum())

@@ -15,6 +15,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import PERCENTILES
 from inferometer.base.units import NS_PER_S
 from inferometer.records.records import Column, Records
 from inferometer.stats.intervals import mean_estimate, mean_margin, with_intervals
@@ -29,7 +30,7 @@ from inferometer.stats.measurement import (
     TokenFigures,
     UserRates,
 )
-from inferometer.stats.series import PERCENTILES, Durations, Series, joined
+from inferometer.stats.series import Durations, Series, joined
 
 THOUSANDTHS = 1000  # of tokens per second: user rates are stored as whole numbers
 CLASSES = (

@@ -11,6 +11,7 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.observe.metrics import MOST_SAMPLES, Sample, thinned
 from inferometer.records.records import EMPTY, NO_TIMES, Column, Records, join
@@ -19,7 +20,7 @@ from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.readings import CounterReading
 from inferometer.stats.series import EXACT, PIECES, Series, joined
-from inferometer.stats.slo import Slo, began_ns, kept
+from inferometer.stats.slo import began_ns, kept
 from inferometer.stats.streams import (
     LANES,
     Cancellations,

@@ -12,6 +12,7 @@ from inferometer.base.answer_file import Answer, to_json
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.secrets import redacted
 from inferometer.base.signals import UNREAD, interrupted_code
+from inferometer.base.slo import Slo
 from inferometer.base.text import to_stderr
 from inferometer.stats.watcher import Watcher, together
 from inferometer.store.commit import CommitReader
@@ -52,7 +53,7 @@ class Keeper:
             self._has_warned = True
             to_stderr(f"WARNING: this run is not stored completely: {error}")
 
-    def about(self, *, url: str, model: str, server: str = "", slo: str | None = None) -> None:
+    def about(self, *, url: str, model: str, server: str = "", slo: Slo | None = None) -> None:
         """Record what will be measured, and the SLO that applies."""
         if slo is not None and self._tells:
             from inferometer.store.live import limit_lines

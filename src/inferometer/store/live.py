@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from inferometer.base.frozen import frozen
+from inferometer.base.slo import Slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.records.records import Column
 from inferometer.report.format import level_label
@@ -15,7 +16,6 @@ from inferometer.report.sentences import level_sentence
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, named
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, Level
-from inferometer.stats.slo import parse_slo
 from inferometer.stats.watcher import Watcher
 
 PERIOD_NS = 190 * NS_PER_MS  # shortest time between samples: progress arrives at least every 200 ms
@@ -241,12 +241,12 @@ def _ratio(parts: Sequence[int | None], whole: float) -> float | None:
     return round(sum(known) / whole, 4) if known else None
 
 
-def limit_lines(slo: str) -> tuple[dict[str, Any], ...]:
+def limit_lines(slo: Slo) -> tuple[dict[str, Any], ...]:
     """The limits of an SLO on throughput (per second) and latency (ms), which the live page draws."""
     units = {"throughput": 1, "latency": NS_PER_MS}
     return tuple(
         {"figure": term.name, "value": term.limit / units[term.figure], "text": term.text}
-        for term in parse_slo(slo).terms
+        for term in slo.terms
         if term.figure in units
     )
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import Slo, parse_slo
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.measure.address import url_of, with_scheme, written_address
@@ -22,7 +23,7 @@ from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
 from inferometer.services.address import maybe_server_path
 from inferometer.stats.figures import BY_TAG, MEGA, THROUGHPUT
-from inferometer.stats.slo import parse_slo
+from inferometer.stats.slo import metric_of
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
@@ -404,12 +405,10 @@ def _objectives(text: str | None) -> tuple[tuple[str, float], ...]:
 def _constraints(slo: str | None) -> tuple[Constraint, ...]:
     if slo is None:
         return ()
-    terms = [term.strip() for term in slo.split(",")]
-    of_gpus = [term for term in terms if term.lower().startswith("gpu")]
-    others = ",".join(term for term in terms if term not in of_gpus)
-    found = [_gpu_constraint(term) for term in of_gpus]
-    for term in parse_slo(others).terms if others else ():
-        metric = term.metric
+    others = maybe_slo(slo)
+    found = [_gpu_constraint(term) for term in _terms(slo) if _is_of_gpus(term)]
+    for term in () if others is None else others.terms:
+        metric = metric_of(term)
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}, which tune does not support",
@@ -421,6 +420,20 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
             Constraint(metric.tag, low=limit if is_least else None, high=None if is_least else limit)
         )
     return tuple(found)
+
+
+def maybe_slo(text: str) -> Slo | None:
+    """Return the part of an SLO that does not limit GPUs; None if there is none."""
+    others = [term for term in _terms(text) if not _is_of_gpus(term)]
+    return parse_slo(",".join(others)) if others else None
+
+
+def _terms(text: str) -> list[str]:
+    return [term.strip() for term in text.split(",")]
+
+
+def _is_of_gpus(term: str) -> bool:
+    return term.lower().startswith("gpu")
 
 
 _GPU_TERM = re.compile(r"gpu[ _](memory|power)\s*<=?\s*(\d+\.?\d*)\s*(\w+)", re.IGNORECASE)

@@ -9,10 +9,10 @@ from functools import cache
 import pytest
 
 from inferometer import api
+from inferometer.base.slo import parse_slo
 from inferometer.capacity.keeping import NoNumber, Simulator
 from inferometer.capacity.replica import replica_of
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch
-from inferometer.stats.slo import parse_slo
 from tests.support.replicas import exponential, fixed, measured, replicas_it_takes, spread
 from tests.support.samples import sample
 

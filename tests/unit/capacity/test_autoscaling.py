@@ -2,10 +2,10 @@
 
 import pytest
 
+from inferometer.base.slo import parse_slo
 from inferometer.capacity.autoscaling import Scaler, autoscale, parse_rule
 from inferometer.capacity.replica import replica_of
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch
-from inferometer.stats.slo import parse_slo
 from tests.support.reports import sample_result
 
 HOUR_S = 3600.0

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from inferometer import api
+from inferometer.base.slo import parse_slo
 from inferometer.capacity import keeping
 from inferometer.capacity.keeping import MOST_REPLICAS, NoNumber, Simulator
 from inferometer.capacity.replica import replica_of
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch, read_traffic
-from inferometer.stats.slo import parse_slo
 from tests.support.reports import sample_result
 from tests.support.samples import sample
 

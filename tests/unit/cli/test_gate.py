@@ -18,6 +18,7 @@ import yaml
 from inferometer.base.answer_file import write
 from inferometer.cli.main import main
 from inferometer.compare.regression import ACCEPTED_TAG, FAILED_TAG, SUSPECTED_TAG, RegressionCheck
+from inferometer.options.command_line import Request
 from inferometer.options.command_line import read as read_words
 from inferometer.report.saved import read
 from inferometer.store.run import Point, Run
@@ -306,7 +307,7 @@ def test_the_workflow_of_the_docs_has_only_commands_and_options_that_exist() -> 
     assert {name for name, _ in lines} == {"measure", "gate", "serve"}
     for name, words in lines:
         command = import_module(f"inferometer.cli.{name}").COMMAND
-        assert isinstance(read_words(shlex.split(words), command), dict)
+        assert isinstance(read_words(shlex.split(words), command), Request)
 
 
 def test_the_workflow_passes_on_the_verdict(folder: Path, tmp_path: Path) -> None:

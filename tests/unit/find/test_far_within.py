@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from inferometer.base.slo import parse_slo
 from inferometer.find.keeping import Counts, LoadRun, is_far_within
-from inferometer.stats.slo import parse_slo
 
 MS = 1e6
 

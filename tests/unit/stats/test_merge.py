@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
+from inferometer.base.slo import parse_slo
 from inferometer.model.spec import ModelSpec
 from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.merge import Subject, measurement, start_figures
-from inferometer.stats.slo import kept, parse_slo
+from inferometer.stats.slo import kept
 from inferometer.stats.windows import Expense, Window, WindowRules, join_windows
 
 MS = 1_000_000

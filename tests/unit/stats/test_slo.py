@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.stats.slo import Term, parse_slo
+from inferometer.base.slo import Term, parse_slo
 
 MS = 1_000_000
 

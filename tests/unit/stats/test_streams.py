@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.measurement import AskedLengths, Estimate, Lane
-from inferometer.stats.slo import kept, parse_slo
+from inferometer.stats.slo import kept
 from inferometer.stats.streams import (
     Streams,
     Tokens,

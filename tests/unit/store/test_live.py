@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.watcher import Watcher, together
@@ -162,7 +163,9 @@ def test_the_live_page_learns_the_model_and_the_limits_of_the_slo(tmp_path):
     told: list[Mapping[str, Any]] = []
     with Store(tmp_path).begin("measure", ("measure", "localhost:8000")) as keeper:
         keeper.tell_also(told.append)
-        keeper.about(url="localhost:8000", model="simple", slo="p99<50ms, mean<2s, throughput>100, ttft<1s")
+        keeper.about(
+            url="localhost:8000", model="simple", slo=parse_slo("p99<50ms, mean<2s, throughput>100, ttft<1s")
+        )
         keeper.end(0, "over")
     (line,) = (row for row in told if row["kind"] == "prepared")
     assert line["model"] == "simple"

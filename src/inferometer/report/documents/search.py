@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from inferometer.base.errors import UsageError
+from inferometer.base.slo import Term
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, ChartRule, Section, Span
 from inferometer.report.documents.levels import (
     Rows,
@@ -19,7 +19,7 @@ from inferometer.report.format import duration, interval, level_label, load_name
 from inferometer.report.sentences import limit_words
 from inferometer.stats.measurement import Estimate, Measurement
 from inferometer.stats.result import Finding, Result
-from inferometer.stats.slo import Term, parse_slo
+from inferometer.stats.slo import metric_of
 
 _FIGURES = {
     "latency": "Latency",
@@ -44,12 +44,8 @@ def search_section(result: Result) -> Section | None:
 
 
 def _terms(finding: Finding) -> list[Term]:
-    """The terms that can be drawn, by figure; empty if this version cannot parse the SLO."""
-    try:
-        terms = parse_slo(finding.promise).terms
-    except UsageError:
-        return []
-    return [term for figure in _FIGURES for term in terms if term.figure == figure]
+    """The terms that can be drawn, by figure."""
+    return [term for figure in _FIGURES for term in finding.terms if term.figure == figure]
 
 
 def _chart(
@@ -97,7 +93,7 @@ def _text(term: Term, value: float) -> str:
 def _points(finding: Finding, rows: Rows, term: Term) -> Iterator[tuple[str, ChartPoint]]:
     """(verdict on its load, point) for each level that has the figure."""
     judged = {row.load: row.verdict for row in finding.judged}
-    get = term.metric.get
+    get = metric_of(term).get
     for level, found in rows:
         value = None if get is None else get(found)
         if value is None:
