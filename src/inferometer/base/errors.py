@@ -4,9 +4,36 @@ Also the errors for a shortage of memory, files or processes.
 """
 
 import errno
+import re
+from collections.abc import Callable
 
 from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
+
+
+class Name(str):
+    """An option in the sentence of an error, which each interface spells in its own way: `--timeout`, `timeout_s`.
+
+    An f-string keeps the field and the value; the text itself is the spelling by default."""
+
+    field: str
+    value: str
+
+    def __new__(cls, spelled: str, field: str, value: str = "") -> "Name":
+        name = super().__new__(cls, spelled)
+        name.field, name.value = field, value
+        return name
+
+    def __format__(self, _: str) -> str:
+        return f"\0{self!s}\1{self.field}\1{self.value}\0"
+
+
+Spell = Callable[[Name], str]
+_NAME = re.compile("\0([^\0\1]*)\1([^\0\1]*)\1([^\0\1]*)\0")
+
+
+def _spelled(text: str, spell: Spell) -> str:
+    return _NAME.sub(lambda found: spell(Name(*found.groups())), text)
 
 
 class InferometerError(Exception):
@@ -15,13 +42,23 @@ class InferometerError(Exception):
     exit_code = 70
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        self._written = message, remedy
+        self.message, self.remedy = (_spelled(text, str) for text in self._written)
+        super().__init__(self.message)
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The options that the error is about."""
+        return tuple(Name(*found) for text in self._written for found in _NAME.findall(text))
+
+    def spelled(self, spell: Spell) -> str:
+        """Return the text for printing, with each option spelled by `spell`."""
+        message, remedy = (_spelled(text, spell) for text in self._written)
+        return printable(redacted(f"{message}; {remedy}" if remedy else message))
 
     def __str__(self) -> str:
         """Return the text for printing: it may contain a server's words, or an address with a password."""
-        return printable(redacted(f"{self.message}; {self.remedy}" if self.remedy else self.message))
+        return self.spelled(str)
 
 
 class UsageError(InferometerError):

@@ -61,10 +61,10 @@ def run(request: Request[DiagnoseOptions], keeper: "Keeper") -> int:
         name = about[0]
         raise UsageError(f"{name} requires --apply", remedy="give --apply as well")
     check_outputs(options)
-    request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
+    asked = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
     keeper.about(url=options.url or "", model=options.model)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        outcome = diagnose_model(request, keeper.watching(progress))
+        outcome = diagnose_model(asked, keeper.watching(progress))
     diagnosis, outputs = outcome.diagnosis, Outputs()
     keeper.save(diagnosis)
     deliver(diagnosis, options, outputs)

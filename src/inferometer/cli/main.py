@@ -135,8 +135,6 @@ def _command_first(words: list[str]) -> str:
 
 def _run_command(name: str, words: list[str]) -> int:
     """Run a command; its module defines `COMMAND`, the command line, and `run`."""
-    from inferometer.options.command_line import in_own_words
-
     module = import_module(f"inferometer.cli.{name}")
     command: Command[Any] = module.COMMAND
     try:
@@ -154,7 +152,7 @@ def _run_command(name: str, words: list[str]) -> int:
     except UsageError as error:
         from inferometer.cli.shell import redirected
 
-        to_stderr(f"{command.program}: {in_own_words(str(error), command)}{redirected(words)}")
+        to_stderr(f"{command.program}: {error.spelled(command.spell)}{redirected(words)}")
         return command.usage_code
     return code
 

@@ -60,7 +60,7 @@ def run_given(word: str, options: Options, models: tuple[WeightedModel, ...], ke
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare_scenario(request)
-        models = dict.fromkeys(part.model.name for part in setup.setups)
-        keeper.about(url=str(setup.result.server["url"]), model=",".join(models))
+        names = dict.fromkeys(part.model.name for part in setup.setups)
+        keeper.about(url=str(setup.result.server["url"]), model=",".join(names))
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)
         return run_and_report(setup, keeper, partial(run_scenario, setup), code_of)

@@ -42,7 +42,6 @@ from inferometer.compare.turns import (
     without_gaps,
 )
 from inferometer.load.plan import Closed, Joint
-from inferometer.measure.checks import option_name
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level_windows
@@ -50,6 +49,7 @@ from inferometer.measure.points import LastOutcome, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.observe.statistics import Counters, difference
 from inferometer.options.mixing import INTERFERE_REFUSED
+from inferometer.options.names import option_name
 from inferometer.options.options import DURATION_S, Options
 from inferometer.stats.measurement import FULL, HostUse, Level, Measurement
 from inferometer.stats.merge import Subject, measurement

@@ -29,7 +29,7 @@ from inferometer.compare.turns import (
     merged,
     turns,
 )
-from inferometer.measure.checks import changed, option_name
+from inferometer.measure.checks import changed
 from inferometer.measure.clients import open_ray
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.opening import make_instrument, start_workers
@@ -37,6 +37,7 @@ from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import warm_up_as_asked
 from inferometer.options.commands import COMPARE_REFUSED
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
 from inferometer.stats.watcher import Watcher, completed
@@ -123,7 +124,7 @@ def check_request(request: CompareRequest) -> None:
     if request.options.duration_s is None and not request.options.request_count:
         raise UsageError(
             "a comparison is measured in rounds, not in windows",
-            remedy="set the time with --duration TIME, or the number of requests with --request-count",
+            remedy="set the time with --duration TIME, or the number of requests with --requests",
         )
 
 
@@ -133,7 +134,7 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
     if setups[0].last is None:
-        raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
+        raise UsageError("the range of levels has no end", remedy="give one: -c START:END")
     for finding in dict.fromkeys(finding for setup in setups for finding in setup.findings):
         watcher.said(finding)
     names = [model.name for model in request.models]

@@ -13,6 +13,7 @@ from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.generate import generate_steps, pool_size
 from inferometer.dataset.shapes import format_shape, require_input, require_known_datatypes
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
@@ -47,7 +48,7 @@ def build(
     origin = generated[0]
     if set(options.sources) != {origin}:
         raise UsageError(
-            f"--input-data {origin} cannot be combined with other data, "
+            f"{option_name('data.sources')} {origin} cannot be combined with other data, "
             f"but got {' and '.join(options.sources)}",
             remedy="give random, zero, or data files",
         )
@@ -63,7 +64,7 @@ def _require_json(options: DataOptions) -> None:
         if options.files or source in GENERATED or os.path.isdir(source):
             raise UsageError(
                 "a fixed schedule requires JSON data files, but other data was given",
-                remedy="give --input-data FILE.json, with a timestamp in every step",
+                remedy=f"give {option_name('data.sources')} FILE.json, with a timestamp in every step",
             )
 
 
@@ -71,8 +72,8 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
     if options.files:
         raise UsageError(
             f"--input {options.files[0][0]}={options.files[0][1]} cannot be combined with "
-            f"--input-data {options.sources[0]}",
-            remedy="give all data with --input, or all with --input-data",
+            f"{option_name('data.sources')} {options.sources[0]}",
+            remedy=f"give all data with --input, or all with {option_name('data.sources')}",
         )
     directories = [source for source in options.sources if os.path.isdir(source)]
     if not directories:
@@ -81,8 +82,8 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
         return read_json(model, options.sources, options.shapes, is_scheduled=is_scheduled)
     if len(options.sources) > 1:
         raise UsageError(
-            f"--input-data {directories[0]} is a directory and cannot be combined with other data, "
-            f"but got {' and '.join(options.sources)}",
+            f"{option_name('data.sources')} {directories[0]} is a directory and cannot be combined with "
+            f"other data, but got {' and '.join(options.sources)}",
             remedy="give one directory, or JSON files",
         )
     from inferometer.dataset.files import read_directory

@@ -46,6 +46,7 @@ from inferometer.dataset.shapes import (
 from inferometer.dataset.wav import WavError, parse_wav
 from inferometer.model.numbers import DATATYPES, ElementError, encode, encode_fractions, little_endian
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import DataOptions
 
 
@@ -135,7 +136,8 @@ _ZIP, _NPY = b"PK", b"\x93NUMPY"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _UNDECODED = "such files are sent as they are: decode and resize them first, for example to .npy"
 _ONE_ELEMENT = (
-    "each file or line is one element; for requests with several elements use a JSON file (--input-data)"
+    "each file or line is one element; for requests with several elements use a JSON file "
+    f"({option_name('data.sources')})"
 )
 _BOOLEANS = {"true": True, "false": False}
 

@@ -17,6 +17,7 @@ from inferometer.dataset.dataset import Step
 from inferometer.dataset.shapes import Shape, dynamic_shape_error, format_shape, maybe_shape
 from inferometer.model.numbers import DATATYPES, bf16_bytes, encode, little_endian
 from inferometer.model.spec import Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import DataOptions
 
 POOL_BYTES = 64 << 20  # of all generated requests, if there is more than one
@@ -72,7 +73,8 @@ def _shape(spec: TensorSpec, options: DataOptions) -> Shape:
     if spec.is_shape_tensor:
         raise UsageError(
             f"input '{spec.name}' is a shape tensor, whose values cannot be generated",
-            remedy=f"give them with --input {spec.name}=VALUE,VALUE or in a JSON file with --input-data",
+            remedy=f"give them with --input {spec.name}=VALUE,VALUE or in a JSON file with "
+            f"{option_name('data.sources')}",
         )
     shape = maybe_shape(spec, options.shapes)
     if shape is None:

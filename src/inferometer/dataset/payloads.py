@@ -29,6 +29,7 @@ from inferometer.dataset.prompts import make_prompts, with_lengths, with_unique_
 from inferometer.dataset.rows import is_rows
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.model.spec import Tensor
+from inferometer.options.names import option_name
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
@@ -46,7 +47,7 @@ def build_payloads(
     """Return one stream of steps, or the streams of the data file."""
     files = [source for source in options.sources if source not in GENERATED]
     sources = {
-        "--input-data": files or None,
+        option_name("data.sources"): files or None,
         "--prompts": options.prompts,
         "--prompt-tokens": options.prompt_tokens,
     }
@@ -77,7 +78,9 @@ def read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool = Fa
     findings: list[str] = []
     for path in paths:
         if Path(path).is_dir():
-            raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
+            raise UsageError(
+                f"{option_name('data.sources')} {path} is a directory", remedy="give a JSON file of payloads"
+            )
         data = read_bytes(path)
         if not is_scheduled and is_rows(path, data):
             found = read_requests(path, data, reading)

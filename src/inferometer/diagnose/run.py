@@ -116,7 +116,7 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
     if options.request_rate is not None or options.request_intervals is not None:
         raise UsageError(
             "diagnose needs concurrency levels, not request rates",
-            remedy="give --concurrency-range, or leave the load out",
+            remedy="give --concurrency, or leave the load out",
         )
     wanted = _levels(options.concurrency)
     most = MOST if wanted is None else max(wanted)  # workers are created once, for the highest load

@@ -17,11 +17,11 @@ from inferometer.model.spec import ModelSpec
 from inferometer.options.command_line import Target
 from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
-from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
+from inferometer.options.names import BY_FIELD, named, option_name
+from inferometer.options.option import Given, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import (
     AUTO,
     DURATION_S,
-    OPTIONS,
     PARTS,
     REQUEST_TIMEOUT_S,
     Options,
@@ -31,7 +31,6 @@ from inferometer.options.values import Range
 from inferometer.services.address import model_in
 from inferometer.services.kind import KINDS
 
-_BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
 _WITHOUT_FIELD = frozenset(("old_start", "old_end", "old_sweep", "insecure", "mpi"))
 LONGEST_KEY = 1 << 16  # bytes
 LOAD_MODES = (
@@ -49,12 +48,6 @@ DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_l
 AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they define the number of requests
 STABILITY_OPTIONS = frozenset((*WINDOWS, "request_count"))
 """Fields of the classic stopping rule; giving one of them selects that rule."""
-
-
-def option_name(field: str) -> str:
-    """Return the command line name of a field's option."""
-    row = _BY_FIELD[field]
-    return (row.names or row.own or (field,))[0]
 
 
 def kind_of(given: Given) -> str:
@@ -87,7 +80,7 @@ def _runs_down(given: Given) -> bool:
 
 def _has_pairs(given: Given) -> bool:
     asked = given.get("data.prompt_tokens")
-    return asked is not None and parse_lengths("--prompt-tokens", asked).has_pairs
+    return asked is not None and parse_lengths(option_name("data.prompt_tokens"), asked).has_pairs
 
 
 def _counts(given: Given) -> int:
@@ -102,16 +95,15 @@ def _latency_limit(given: Given) -> int:
 
 
 def _old_with(field: str) -> Rule:
-    name = option_name(field)
     return Rule(
-        lambda a: _is_old(a) and field in a, f"Cannot use deprecated options -t, -c and -d with {name}"
+        lambda a: _is_old(a) and field in a, f"Cannot use deprecated options -t, -c and -d with {{{field}}}"
     )
 
 
 def _no_count_with(field: str) -> Rule:
     return Rule(
         lambda a: _counts(a) > 0 and field in a,
-        f"request-count not supported with {option_name(field)}",
+        f"request-count not supported with {{{field}}}",
         "remove it: this load has a fixed length",
     )
 
@@ -127,7 +119,7 @@ def _count_covers(field: str) -> Rule:
 def _needs_metrics(field: str) -> Rule:
     return Rule(
         lambda a: field in a and "collect_metrics" not in a,
-        f"Must specify --collect-metrics when using the {option_name(field)} option.",
+        f"Must specify {{collect_metrics}} when using the {{{field}}} option.",
     )
 
 
@@ -141,28 +133,28 @@ def _one_value_with_mpi(field: str) -> Rule:
 def _needs_ray(field: str) -> Rule:
     return Rule(
         lambda a: field in a and "ray" not in a,
-        f"{option_name(field)} requires clients on a Ray cluster",
-        "give its address with --ray, or --ray local",
+        f"{{{field}}} requires clients on a Ray cluster",
+        "give its address with {ray}, or {ray:local}",
     )
 
 
 def _no_authorization_with(field: str) -> Rule:
     return Rule(
         lambda a: field in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ())),
-        f"--{field.replace('_', '-')} and an Authorization header are mutually exclusive. Give only one.",
+        f"{{{field}}} and an Authorization header are mutually exclusive. Give only one.",
     )
 
 
 RULES = (
     Rule(
         lambda a: not a.get("model") and _needs_model(kind_of(a)),
-        "Failed to parse -m (model name). The value must be specified.",
+        "Failed to parse {model} (model name). The value must be specified.",
         "write its name after the address, or use --model",
     ),
     Rule(
         lambda a: sum(field in a for field in LOAD_MODES) > 1,
         "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
-        + ", ".join(map(option_name, LOAD_MODES)),
+        + ", ".join(f"{{{field}}}" for field in LOAD_MODES),
     ),
     *map(_old_with, (*_RANGES, "request_intervals")),
     Rule(
@@ -172,22 +164,22 @@ RULES = (
     ),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
-        "--connections applies only to gRPC: over HTTP each request in flight has its own connection.",
+        "{connections} applies only to gRPC: over HTTP each request in flight has its own connection.",
     ),
     Rule(
         lambda a: "output_tokens" in a and _has_pairs(a),
-        "--prompt-tokens already sets output lengths and conflicts with --output-tokens",
-        "remove --output-tokens",
+        "{data.prompt_tokens} already sets output lengths and conflicts with {output_tokens}",
+        "remove {output_tokens}",
     ),
     Rule(
         lambda a: "data.unique_prompts" in a and "data.repeat_prompts" in a,
-        "--unique-prompts and --repeat-prompts are mutually exclusive",
+        "{data.unique_prompts} and {data.repeat_prompts} are mutually exclusive",
         "remove one of them",
     ),
     Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
     Rule(
         lambda a: "asynchronous" in a and "synchronous" in a,
-        "Cannot specify --async and --sync simultaneously.",
+        "Cannot specify --async and {synchronous} simultaneously.",
     ),
     Rule(
         lambda a: a.get("grpc_compression", "none") != "none" and _is_without_grpc(a),
@@ -216,54 +208,54 @@ RULES = (
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "streaming" not in a,
-        "The --periodic-concurrency-range option requires bi-directional gRPC streaming. "
-        "Use --streaming -i grpc.",
+        "The {periodic_concurrency} option requires bi-directional gRPC streaming. "
+        "Use {streaming} {protocol:grpc}.",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and kind_of(a) not in ("triton", AUTO),
-        "The --periodic-concurrency-range option is only supported with --service-kind triton.",
+        "The {periodic_concurrency} option is only supported with {service_kind} triton.",
         "use -c instead",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "profile_export" not in a,
-        "Must provide --profile-export-file when using the --periodic-concurrency-range option.",
+        "Must provide {profile_export} when using the {periodic_concurrency} option.",
         "name a new file for it",
     ),
     Rule(
         lambda a: "request_parameters" in a and _is_without_grpc(a),
-        "The --request-parameter option is only supported by gRPC. Use -i grpc.",
+        "The {request_parameters} option is only supported by gRPC. Use {protocol:grpc}.",
     ),
     *map(_count_covers, _RANGES),
     *map(_no_count_with, (*AGENDAS, "periodic_concurrency")),
     Rule(
         lambda a: "fixed_schedule" in a and not names_data(a),
-        "--fixed-schedule takes its times from a data file. Give one with --input-data.",
+        "{fixed_schedule} takes its times from a data file. Give one with {data.sources}.",
     ),
     Rule(
         lambda a: "fixed_schedule" in a and a.get("batch", 1) != 1,
-        "Batching is not supported with --fixed-schedule: each step has a time of its own. Leave out -b.",
+        "Batching is not supported with {fixed_schedule}: each step has a time of its own. Leave out -b.",
     ),
     Rule(
         lambda a: "speed" in a and "replay" not in a,
-        "--speed is for a trace. Give one with --replay.",
+        "{speed} is for a trace. Give one with {replay}.",
     ),
     Rule(
         lambda a: "binary_search" in a and any(field in a for field in (*AGENDAS, "periodic_concurrency")),
-        "Binary search needs a range. Give one with --concurrency-range or --request-rate-range.",
+        "Binary search needs a range. Give one with {concurrency} or {request_rate}.",
     ),
     *map(_needs_metrics, ("metrics_url", "metrics_interval_ms")),
     Rule(
         lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", "openai", AUTO),
-        "The --collect-metrics option is only supported with Triton client backend.",
+        "The {collect_metrics} option is only supported with Triton client backend.",
         "remove it",
     ),
     Rule(
         lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
-        "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
+        "The zero flag cannot be set when a data directory is provided. Give {data.sources} zero or a path.",
     ),
     Rule(
         lambda a: "max_outstanding" in a and not any(field in a for field in DUE),
-        "--max-outstanding applies only to scheduled requests. Use it with --rate; -c limits requests in flight.",
+        "{max_outstanding} applies only to scheduled requests. Use it with --rate; -c limits requests in flight.",
     ),
     Rule(
         lambda a: (
@@ -272,32 +264,32 @@ RULES = (
                 field in a for field in ("periodic_concurrency", "session_concurrency", "sequence_length")
             )
         ),
-        "--cancel-after applies only to independent requests: cancelling one would leave its sequence, session or ramp "
-        "without an answer",
+        "{cancel_after_s} applies only to independent requests: cancelling one would leave its sequence, session or "
+        "ramp without an answer",
         "remove it",
     ),
     Rule(
         lambda a: (
             "cancel_after_s" in a and (kind_of(a) == "triton_c_api" or ("streaming" in a and is_grpc(a)))
         ),
-        "--cancel-after closes the connection or call of a request, but here several requests share one stream",
+        "{cancel_after_s} closes the connection or call of a request, but here several requests share one stream",
         "remove it, or measure over HTTP",
     ),
     Rule(
         lambda a: (
             "warmup_s" in a and any(field in a for field in ("periodic_concurrency", "session_concurrency"))
         ),
-        "--warmup requires a continuous load: -c or -r.",
+        "{warmup_s} requires a continuous load: -c or -r.",
     ),
     Rule(
         lambda a: a.get("ramp_s", 0) > 0 and (_counts(a) > 0 or any(field in a for field in LOAD_MODES[1:])),
-        "--ramp staggers the start of users in a timed measurement: use it with -c and without -n",
+        "{ramp_s} staggers the start of users in a timed measurement: use it with -c and without -n",
         "remove it, or measure for a fixed time with -c and -d",
     ),
     *map(_no_authorization_with, ("api_key_env", "api_key_file")),
     Rule(
         lambda a: "api_key_env" in a and "api_key_file" in a,
-        "--api-key-env and --api-key-file are mutually exclusive. Give only one.",
+        "{api_key_env} and {api_key_file} are mutually exclusive. Give only one.",
     ),
     Rule(
         lambda a: "quiet" in a and "verbose" in a,
@@ -305,48 +297,48 @@ RULES = (
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
-        "--model-repository should not be empty with --service-kind triton_c_api.",
+        "{model_repository} should not be empty with {service_kind} triton_c_api.",
         "give the folder that contains the models",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
-        "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
+        "Cannot use {shared_memory} with asynchronous or streaming calls and {service_kind} triton_c_api.",
         "remove one of them",
     ),
     Rule(
         lambda a: kind_of(a) != "dynamic_grpc" and any(field in a for field in ("grpc_method", "proto")),
-        "--grpc-method and --proto are only supported with --service-kind dynamic_grpc",
+        "{grpc_method} and {proto} are only supported with {service_kind} dynamic_grpc",
         "use that kind, or remove them",
     ),
     Rule(
         lambda a: "session_concurrency" in a and kind_of(a) != "openai",
-        "The --session-concurrency option is only supported with --service-kind openai.",
-        "add --service-kind openai, or use -c",
+        "The {session_concurrency} option is only supported with {service_kind} openai.",
+        "add {service_kind} openai, or use -c",
     ),
     Rule(
         lambda a: "session_concurrency" in a and _counts(a) > 0,
-        "request-count not supported with --session-concurrency: every session is played once.",
+        "request-count not supported with {session_concurrency}: every session is played once.",
         "remove it",
     ),
     Rule(
         lambda a: "session_concurrency" in a and a.get("warmup_request_count", 0) > 0,
-        "warmup-request-count not supported with --session-concurrency: every session is played once.",
+        "warmup-request-count not supported with {session_concurrency}: every session is played once.",
         "remove it",
     ),
     Rule(
         lambda a: "session_concurrency" in a and not names_data(a),
-        "Must supply --input-data FILE with --session-concurrency.",
+        "Must supply {data.sources} FILE with {session_concurrency}.",
     ),
     *map(_one_value_with_mpi, _RANGES),
     *map(_needs_ray, ("clients", "client_resources")),
     Rule(
         lambda a: "ray" in a and a.get("shared_memory", "none") != "none",
-        "--shared-memory requires a server on the sending machine; with --ray, other machines send the requests",
+        "{shared_memory} requires a server on the sending machine; with {ray}, other machines send the requests",
         "remove one of them",
     ),
     Rule(
         lambda a: "ray" in a and kind_of(a) == "triton_c_api",
-        "--service-kind triton_c_api runs the server inside a single client, but --ray starts several clients",
+        "{service_kind} triton_c_api runs the server inside a single client, but {ray} starts several clients",
         "remove one of them",
     ),
 )
@@ -365,11 +357,12 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
     own = () if kind is None else kind.rules
     for rule in (*RULES, *(own if kind_rules is None else kind_rules.get(name, own))):
         if rule.is_broken(given):
-            raise UsageError(rule.message, remedy=rule.remedy if kind_rules is None else "")
+            raise UsageError(named(rule.message), remedy=named(rule.remedy) if kind_rules is None else "")
     for field in () if kind is None else kind.refused:
         if field in given:
             raise UsageError(
-                f"{option_name(field)} is not supported with --service-kind {name}", remedy="remove it"
+                f"{option_name(field)} is not supported with {option_name('service_kind')} {name}",
+                remedy="remove it",
             )
     if "shape_load" in given:
         from inferometer.load.plan import parse_shape
@@ -387,7 +380,7 @@ def make(
     """Build the options of a command line on top of the command's `defaults`. Lenient options may have no effect."""
     check(given, kind_rules)
     for field in given:
-        if (refusal := _BY_FIELD[field].unsupported(option_name(field))) is not None:
+        if (refusal := BY_FIELD[field].unsupported(option_name(field))) is not None:
             raise refusal
     values, names = {**(defaults or {}), **given}, set(given)
     if "precision" in values:
@@ -443,7 +436,7 @@ def _find_model(found: dict[str, Any]) -> None:
     found["model"] = model_in(found.get("url"), kind)
     if not found["model"]:
         raise UsageError(
-            f"--service-kind {kind} requires a model, but none is given",
+            f"{option_name('service_kind')} {kind} requires a model, but none is given",
             remedy="give it with -m, or leave out the kind to detect the server and its models",
         )
 
@@ -476,7 +469,7 @@ def changed(options: Options, **changes: Any) -> Options:
         if value is None or value is False or value in ((), "", {}):
             continue  # Python code's way to leave an option unset
         given.add(name)
-        row = _BY_FIELD.get(name)
+        row = BY_FIELD.get(name)
         if row is not None and row.values is not None and row.combine is None:
             row.values.check(name, value)
     found = dataclasses.replace(options, **values, given=frozenset(given))
@@ -521,7 +514,9 @@ def with_api_key(options: Options) -> Options:
 
 def _key_in(path: str) -> str:
     check_path(path)
-    found = read_file(path, KEY, "the file of --api-key-file", remedy="give the path of a readable file")
+    found = read_file(
+        path, KEY, f"the file of {option_name('api_key_file')}", remedy="give the path of a readable file"
+    )
     return found.decode(errors="replace").strip()
 
 
@@ -547,15 +542,17 @@ def check_model(options: Options, model: ModelSpec) -> None:
             )
     if model.is_decoupled and not options.streaming:
         raise UsageError(
-            "Decoupled models must be run with `--async` and `--streaming` and either `-i grpc` or "
-            "`--service-kind=triton_c_api`",
-            remedy="" if options.is_lenient else "add --grpc --streaming and use the server's gRPC port",
+            f"Decoupled models must be run with `--async` and `--streaming` and either "
+            f"`{option_name('protocol', 'grpc')}` or `--service-kind=triton_c_api`",
+            remedy=""
+            if options.is_lenient
+            else f"add --grpc {option_name('streaming')} and use the server's gRPC port",
         )
     if is_sequence:
         if options.fixed_schedule:
             raise UsageError(
                 "a fixed schedule sets the time of each step, which conflicts with the order of a sequence",
-                remedy="use --replay or --request-intervals for a sequence model",
+                remedy=f"use {option_name('replay')} or {option_name('request_intervals')} for a sequence model",
             )
         _check_sequences(options)
 
@@ -578,5 +575,5 @@ def _check_sequences(options: Options) -> None:
         raise UsageError(
             f"sequence id range specified is smaller than the maximum possible {words}, "
             "sequence id collision may occur.",
-            remedy=f"give a range of at least {needed} ids with --sequence-id-range",
+            remedy=f"give a range of at least {needed} ids with {option_name('sequence_ids')}",
         )

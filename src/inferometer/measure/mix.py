@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
 from inferometer.load.mixture import mixture
-from inferometer.measure.checks import changed, option_name
+from inferometer.measure.checks import changed
 from inferometer.measure.instrument import ClassSettings
 from inferometer.measure.prepare import Habits, Setup, prepare
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result

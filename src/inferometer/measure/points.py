@@ -28,6 +28,7 @@ from inferometer.load.plan import (
 from inferometer.measure.checks import LOAD_MODES
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.saturation import Tried, next_load
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 
@@ -263,7 +264,7 @@ def _fixed(times_ms: tuple[float, ...], warm_up: int) -> Agenda:
     if warm_up >= len(times_ms):
         raise UsageError(
             f"the fixed schedule has {len(times_ms)} steps, too few for a warm-up of {warm_up} requests",
-            remedy="add steps, or lower --warmup-request-count",
+            remedy=f"add steps, or lower {option_name('warmup_request_count')}",
         )
     order = tuple(sorted(range(len(times_ms)), key=lambda step: times_ms[step]))
     times = tuple(round(times_ms[step] * NS_PER_MS) for step in order)

@@ -11,9 +11,9 @@ from inferometer.dataset.replay import Trace
 from inferometer.dataset.tokens import Tokenizer, open_tokenizer
 from inferometer.dataset.trace_prompts import TracePrompts
 from inferometer.dataset.trace_tokens import TraceTokens
-from inferometer.measure.checks import option_name
 from inferometer.model.spec import ModelSpec
 from inferometer.model.unique import Unique
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.records.records import Totals
 from inferometer.services.kind import KINDS

@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
 from inferometer.options.asides import Asides
@@ -98,6 +98,16 @@ class Command(Generic[T]):
             (title, tuple(row for row in members if taken.isdisjoint(row.names)))
             for title, members in self.shared
         )
+
+    def spell(self, name: Name) -> str:
+        """Return the name of an option as in the help of this command."""
+        rows = [row for _, members in self.groups for row in members if row.field == name.field]
+        for row in rows:
+            if name.value and row.values is None and row.value == name.value:
+                return row.names[-1]
+        if not rows or any(name.split(" ")[0] in row.names for row in rows):
+            return str(name)
+        return f"{rows[0].names[-1]} {name.value}".rstrip()
 
     def refusal(self, name: str, row: Option) -> UsageError | None:
         """Return the error for an option that this command does not support; None if it does."""
@@ -253,7 +263,8 @@ def require(request: Request[Any]) -> None:
     """Raise if a required option was given neither on the command line nor in a file."""
     for row in request.command.by_name.values():
         if row.is_required and row.field not in request.values:
-            raise UsageError(f"{row.names[0]} is required", remedy=f"give it: {row.help}")
+            name = Name(row.names[0], row.field)
+            raise UsageError(f"{name} is required", remedy=f"give it: {row.help}")
 
 
 def words_given(argv: Sequence[str], command: Command[Any]) -> Iterator[tuple[Option, str]]:
@@ -338,7 +349,11 @@ def _long(word: str, words: _Following, by_name: Mapping[str, Option]) -> Iterat
     name = _full_name(prefix, by_name)
     option = by_name[name]
     if option.values is not None:
-        yield name, option, option.values.read(name, value if equals else words.value(name))
+        yield (
+            name,
+            option,
+            option.values.read(Name(name, option.field), value if equals else words.value(name)),
+        )
         return
     if equals:
         raise UsageError(f"{name} takes no value, but got '{value}'", remedy=f"write just {name}")
@@ -356,7 +371,11 @@ def _short(word: str, words: _Following, by_name: Mapping[str, Option]) -> Itera
             raise UsageError(f"Invalid short option '{name}'", remedy=remedy)
         if option.values is not None:
             rest = word[position + 1 :]
-            yield name, option, option.values.read(name, rest if rest else words.value(name))
+            yield (
+                name,
+                option,
+                option.values.read(Name(name, option.field), rest if rest else words.value(name)),
+            )
             return
         yield name, option, option.value
 
@@ -422,14 +441,6 @@ def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
         name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
     )
     return f"did you mean {found}?" if found else "see --help-all for the options"
-
-
-def in_own_words(text: str, command: Command[Any]) -> str:
-    """Replace classic option names in a message with those of the command's help."""
-    names = {alias: row.names[-1] for row in command.by_name.values() if row.names for alias in row.aliases}
-    return re.sub(r"--[a-z][a-z-]+", lambda found: names.get(found[0], found[0]), text).replace(
-        "-i grpc", "--grpc"
-    )
 
 
 def stray(word: str, *, is_secret: bool = False) -> UsageError:

@@ -104,12 +104,12 @@ class Kind(NamedTuple):
 def _no_batches(kind: str) -> Rule:
     return Rule(
         lambda given: given.get("batch", 1) != 1,
-        f"Batching is not supported with --service-kind {kind}. Leave out -b.",
+        f"Batching is not supported with {{service_kind}} {kind}. Leave out -b.",
     )
 
 
 def _no_grpc(what: str) -> Rule:
-    return Rule(is_grpc, f"gRPC is not supported with {what}. Use -i http.")
+    return Rule(is_grpc, f"gRPC is not supported with {what}. Use {{protocol:http}}.")
 
 
 _TRACE = ("trace_level", "trace_rate", "trace_count", "log_frequency")
@@ -147,12 +147,12 @@ KINDS = {
         rules=(
             Rule(
                 lambda given: not (names_data(given) or given.get("data.files") or given.get("bodies")),
-                "torchserve has no metadata to generate data from. Give a file with --input data=@FILE, --body @FILE "
-                "or --input-data.",
+                "torchserve has no metadata to generate data from. Give a file with {data.files} data=@FILE, "
+                "{bodies} @FILE or {data.sources}.",
             ),
             Rule(
                 lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
-                "--body is the whole request and cannot be combined with --input or --input-data.",
+                "{bodies} is the whole request and cannot be combined with {data.files} or {data.sources}.",
                 "give one of them",
             ),
             _no_grpc("TorchServe endpoints"),
@@ -167,7 +167,7 @@ KINDS = {
         rules=(
             Rule(
                 lambda given: given.get("workers", 1) != 1,
-                "One process holds the Triton. Leave out --workers.",
+                "One process holds the Triton. Leave out {workers}.",
             ),
         ),
         refused=_TRACE,
@@ -191,20 +191,23 @@ KINDS = {
         title="a gRPC server",
         needs_model=False,
         rules=(
-            Rule(lambda given: not is_grpc(given), "dynamic_grpc supports only grpc. Use -i grpc."),
+            Rule(
+                lambda given: not is_grpc(given),
+                "dynamic_grpc supports only grpc. Use {protocol:grpc}.",
+            ),
             Rule(
                 lambda given: not given.get("grpc_method"),
-                "Must supply --grpc-method package.Service/Method with --service-kind dynamic_grpc.",
+                "Must supply {grpc_method} package.Service/Method with {service_kind} dynamic_grpc.",
             ),
             Rule(
                 lambda given: "bodies" in given and names_data(given),
-                "--body is the whole message and cannot be combined with --input-data.",
+                "{bodies} is the whole message and cannot be combined with {data.sources}.",
                 "give one of them",
             ),
             Rule(
                 lambda given: "proto_paths" in given and "proto" not in given,
-                "--proto-path sets the root folder of imports and requires --proto.",
-                "give --proto, or leave out --proto-path",
+                "{proto_paths} sets the root folder of imports and requires {proto}.",
+                "give {proto}, or leave out {proto_paths}",
             ),
             _no_batches("dynamic_grpc"),
         ),
@@ -217,7 +220,7 @@ KINDS = {
         is_asked=False,
         needs_model=False,
         rules=(
-            _no_grpc("--service-kind http"),
+            _no_grpc("{service_kind} http"),
             _no_batches("http"),
         ),
         refused=(*_NO_TENSORS, "data.sources"),

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import confined_to
-from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.errors import InferometerError, Name, UsageError
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import (
     OWN,
     WORDS,
     Command,
     Request,
-    in_own_words,
     read,
     require,
     words_given,
@@ -86,7 +85,6 @@ _SPELT = {
 }
 _PLAIN_URL = re.compile(r"[\w.-]+:[0-9]+")
 _PLAIN_MODEL = re.compile(r"\w[\w-]*")
-_OPTION_NAME = re.compile(r"--?[a-z][a-z-]*")
 
 
 Check = Callable[[Request[Any]], Options | None]
@@ -278,9 +276,9 @@ def _field_errors(startable: Startable, filled: Filled) -> Iterator[tuple[str, s
         for value in values:
             try:
                 _check_offered(row, value)
-                row.values.read(row.names[-1], value)
+                row.values.read(Name(row.names[-1], row.field), value)
             except UsageError as error:
-                yield row.names[-1], _sentence(error)
+                yield row.names[-1], _sentence(error, startable.command)
 
 
 def _check_offered(row: Option, value: str) -> None:
@@ -291,7 +289,7 @@ def _check_offered(row: Option, value: str) -> None:
     known = _ONLY.get(row.field, (value,))
     if value not in known:
         raise UsageError(
-            f"{row.names[-1]} takes {' or '.join(known)} in a browser, not '{value}'",
+            f"{Name(row.names[-1], row.field)} takes {' or '.join(known)} in a browser, not '{value}'",
             remedy="if you trust that machine to run code here, run the command in a terminal",
         )
 
@@ -304,19 +302,22 @@ def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
         require(request)
         startable.check(request)
     except InferometerError as error:
-        text = in_own_words(_sentence(error), startable.command)
-        return {_named(startable, text): text}
+        offered_fields = {row.field: row.names[-1] for _, row in offered(startable)}
+        field = next((offered_fields[name.field] for name in error.names if name.field in offered_fields), "")
+        return {field: _sentence(error, startable.command)}
     return {}
 
 
-def _sentence(error: InferometerError) -> str:
-    text = str(error).removeprefix("Failed to parse ")
-    return text[:1].upper() + text[1:] if text[:1] != "-" else text
+def _sentence(error: InferometerError, command: Command[Any]) -> str:
+    """Return the text of an error, with the labels of the form's fields."""
+    text = error.spelled(lambda name: _spelled(name, command)).removeprefix("Failed to parse ")
+    return text[:1].upper() + text[1:]
 
 
-def _named(startable: Startable, text: str) -> str:
-    names = {name: row.names[-1] for _, row in offered(startable) for name in row.names}
-    return next((names[name] for name in _OPTION_NAME.findall(text) if name in names), "")
+def _spelled(name: Name, command: Command[Any]) -> str:
+    option, _, value = command.spell(name).partition(" ")
+    row = command.by_name.get(option)
+    return f"{_label(option if row is None else row.names[-1])} {value}".rstrip()
 
 
 # --- from a command line to fields

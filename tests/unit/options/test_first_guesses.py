@@ -10,7 +10,7 @@ from inferometer.options.option import modern, rows
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 
-COMMAND = Command("test", "", "", shared=modern(rows(Options)), takes_words=True)
+COMMAND: Command[None] = Command("test", "", "", shared=modern(rows(Options)), takes_words=True)
 
 
 def given(*words):
