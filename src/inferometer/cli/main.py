@@ -3,6 +3,7 @@
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -184,11 +185,13 @@ def _maybe_request(name: str, words: list[str], command: "Command[Any]") -> "Req
 def _kept(name: str, words: list[str], request: "Request[Any]") -> int:
     from inferometer.cli.keep import keeping
     from inferometer.options.asides import Asides
+    from inferometer.store.words import kept_words
 
     module, asides = import_module(f"inferometer.cli.{name}"), request.asides
     if name == "compare" and module.are_saved(request.words, asides.store):
         asides = Asides(no_store=True)  # comparing saved results is not a run
-    with keeping(name, words, asides, is_quiet=request.load.get("quiet", False)) as keeper:
+    stored = partial(kept_words, name, words, request.command)
+    with keeping(name, stored, asides, is_quiet=request.load.get("quiet", False)) as keeper:
         code: int = module.run(request, keeper)
         keeper.end(code)
     return code

@@ -16,10 +16,11 @@ from typing import Any, Generic, TypeVar
 from inferometer.base.errors import Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
+from inferometer.base.units import plain_number
 from inferometer.options.asides import Asides
 from inferometer.options.option import Given, Groups, Option, appended, rows
 from inferometer.options.values import text
-from inferometer.options.words import addresses_of, check_numbers, is_surely_address
+from inferometer.options.words import addresses_of, is_surely_address
 
 T = TypeVar("T")
 
@@ -199,7 +200,7 @@ class Request(Generic[T]):
         if not urls and (url := self._address(words, has_model=bool(models))) is not None:
             urls = (url,)
             words.remove(url)
-        check_numbers(words, self.values, has_model=bool(models))
+        self._check_numbers(words, has_model=bool(models))
         for word in words:
             if is_surely_address(word) and word not in urls:
                 raise UsageError(f"Two addresses are given: {urls[0]} and {word}", remedy="give only one")
@@ -207,6 +208,18 @@ class Request(Generic[T]):
                 raise UsageError(f"Two models are given: {models[0]} and {word}", remedy="give only one")
             models = models or (word,)
         return Target(urls, models)
+
+    def _check_numbers(self, words: Sequence[str], *, has_model: bool) -> None:
+        """Raise for stray numbers: values written without commas or without their option."""
+        numbers = [word.rstrip(",") for word in words if re.fullmatch(r"[0-9][0-9.]*,?", word)]
+        if not numbers or (len(numbers) == len(words) == 1 and not has_model):
+            return
+        levels = {"concurrency": "-c", "request_rate": "-r"}
+        remedy = "write the option before the number, such as -c 8, -r 100 or -d 10s"
+        if (field := next((name for name in levels if name in self.values), None)) is not None:
+            first = plain_number(self.values[field].start).replace(",", "")
+            remedy = f"separate levels with commas: {levels[field]} {','.join((first, *numbers))}"
+        raise UsageError(f"Unexpected argument '{numbers[0]}'", remedy=remedy)
 
     def _listed(self, name: str) -> tuple[str, ...]:
         """Return the values of an option that may or may not be repeatable."""

@@ -3,26 +3,6 @@
 import re
 from collections.abc import Sequence
 
-from inferometer.base.errors import UsageError
-from inferometer.base.units import plain_number
-from inferometer.options.option import Given
-
-
-def check_numbers(words: Sequence[str], given: Given, *, has_model: bool) -> None:
-    """Raise for stray numbers: values written without commas or without their option."""
-    numbers = [word for word in words if re.fullmatch(r"[0-9][0-9.]*,?", word)]
-    if not numbers or (len(numbers) == len(words) == 1 and not has_model):
-        return
-    levels = {"concurrency": "-c", "request_rate": "-r"}
-    field = next((name for name in levels if name in given), None)
-    remedy = "write the option before the number, such as -c 8, -r 100 or -d 10s"
-    if field is not None:
-        listed = ",".join(
-            (plain_number(given[field].start).replace(",", ""), *(word.rstrip(",") for word in numbers))
-        )
-        remedy = f"separate levels with commas: {levels[field]} {listed}"
-    raise UsageError(f"Unexpected argument '{numbers[0]}'", remedy=remedy)
-
 
 def addresses_of(words: Sequence[str], *, is_known: bool = False) -> list[str]:
     """Return the positional words that are addresses. A name with a dot counts only if no other word and no option

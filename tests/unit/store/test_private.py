@@ -37,7 +37,7 @@ def assert_private(folder: Path) -> None:
 
 def by_command(folder: Path, monkeypatch) -> None:
     words = ("h:1", "m", "--store", str(folder))
-    with keeping("measure", words, Asides(store=folder), is_quiet=False) as keeper:
+    with keeping("measure", lambda: words, Asides(store=folder), is_quiet=False) as keeper:
         keeper.save(sample_result())
         keeper.end(0)
     Store(folder).count()
@@ -45,7 +45,7 @@ def by_command(folder: Path, monkeypatch) -> None:
 
 def by_environment(folder: Path, monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, str(folder))
-    with keeping("measure", ("h:1", "m"), Asides(), is_quiet=False) as keeper:
+    with keeping("measure", lambda: ("h:1", "m"), Asides(), is_quiet=False) as keeper:
         keeper._tell({"kind": "sample"})  # its live file
         Store(folder).tag(keeper.run, "nightly")
         assert_private(folder / "runs")
