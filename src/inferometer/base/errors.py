@@ -42,19 +42,38 @@ class InferometerError(Exception):
     exit_code = 70
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
-        self._written = message, remedy
-        self.message, self.remedy = (_spelled(text, str) for text in self._written)
+        self._message, self._remedy = message, remedy
         super().__init__(self.message)
 
     @property
-    def names(self) -> tuple[Name, ...]:
-        """The options that the error is about."""
-        return tuple(Name(*found) for text in self._written for found in _NAME.findall(text))
+    def message(self) -> str:
+        return _spelled(self._message, str)
+
+    @message.setter
+    def message(self, text: str) -> None:
+        self._message = text
+
+    @property
+    def remedy(self) -> str:
+        return _spelled(self._remedy, str)
+
+    @remedy.setter
+    def remedy(self, text: str) -> None:
+        self._remedy = text
+
+    @property
+    def about(self) -> tuple[Name, ...]:
+        """The options in the sentence, in its order."""
+        return tuple(Name(*found) for found in _NAME.findall(f"{self._message} {self._remedy}"))
+
+    def at(self, place: str) -> None:
+        """Put the place where the error occurred before its message."""
+        self._message = f"{place}: {self._message}"
 
     def spelled(self, spell: Spell) -> str:
         """Return the text for printing, with each option spelled by `spell`."""
-        message, remedy = (_spelled(text, spell) for text in self._written)
-        return printable(redacted(f"{message}; {remedy}" if remedy else message))
+        text = f"{self._message}; {self._remedy}" if self._remedy else self._message
+        return printable(redacted(_spelled(text, spell)))
 
     def __str__(self) -> str:
         """Return the text for printing: it may contain a server's words, or an address with a password."""

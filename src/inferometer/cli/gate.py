@@ -47,9 +47,10 @@ def run(request: Request[GateOptions]) -> int:
     from inferometer.compare.comparison import UNDECIDED
     from inferometer.compare.gates import parse_gates
     from inferometer.report.delivery import check_forms, deliver
+    from inferometer.store.store import open_store
 
     own, words = request.own, request.words
-    store = _store(request.asides.store)
+    store = open_store(request.asides.store)
     gates = tuple(gate for text in own.fail_if for gate in parse_gates(text))
     figures = _figures(own, gates)
     check_forms(own)
@@ -64,17 +65,6 @@ def run(request: Request[GateOptions]) -> int:
         _tag(store, judged_runs, check)
     outputs.settle()
     return 0 if own.allow_inconclusive and check.outcome == UNDECIDED else check.exit_code
-
-
-def _store(given: Path | None) -> "Store":
-    from inferometer.store.store import Store, where_kept
-
-    folder = where_kept(given)
-    if folder is None:
-        raise UsageError(
-            "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
-        )
-    return Store(folder)
 
 
 def _figures(own: GateOptions, gates: "Sequence[Gate]") -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from inferometer.options.commands import RunsOptions
 from inferometer.report.delivery import is_stdout
 from inferometer.store.filter import parse_filter
 from inferometer.store.run import RUNNING, Run, to_plain
-from inferometer.store.store import Store, where_kept
+from inferometer.store.store import Store, open_store
 
 COMMAND = Command(
     "inferometer runs",
@@ -48,11 +48,7 @@ class _Asked:
 
 def run(request: Request[RunsOptions]) -> int:
     words, options = request.words, request.own
-    folder = where_kept(request.asides.store)
-    if folder is None:
-        raise UsageError(
-            "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
-        )
+    store = open_store(request.asides.store)
     verb, rest = (words[0], words[1:]) if words and words[0] in _VERBS else ("list", words)
     useless = [
         f"--{name}"
@@ -61,7 +57,7 @@ def run(request: Request[RunsOptions]) -> int:
     ]
     for name in useless:
         raise UsageError(f"{name} does not apply to `runs {verb}`", remedy="leave it out")
-    _VERBS[verb](_Asked(Store(folder), rest, options))
+    _VERBS[verb](_Asked(store, rest, options))
     return 0
 
 

@@ -11,7 +11,7 @@ from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import UiOptions
 from inferometer.store.private import maybe_open_note
-from inferometer.store.store import where_kept
+from inferometer.store.store import open_store
 
 if TYPE_CHECKING:
     from inferometer.options.options import Options
@@ -35,11 +35,7 @@ STARTED = ("measure", "find", "diagnose", "compare", "tune", "demo")
 
 def run(request: Request[UiOptions]) -> int:
     asked = request.own
-    folder = where_kept(asked.store)
-    if folder is None:
-        raise UsageError(
-            "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
-        )
+    folder = open_store(asked.store).folder
     check_installed()
     from inferometer.ui.place import maybe_read
     from inferometer.ui.server import UiRequest, serve

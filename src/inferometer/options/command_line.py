@@ -183,10 +183,6 @@ class Request(Generic[T]):
         """Return the request with the values of a file where it has none."""
         return Request(self.command, MappingProxyType({**others, **self.values}))
 
-    def changed(self, **values: object) -> "Request[T]":
-        """Return the request with other values of options, by field."""
-        return Request(self.command, MappingProxyType({**self.values, **values}))
-
     def target(self) -> Target:
         """Return the addresses and models given by options and by positional words."""
         urls, models = (self._listed(name) for name in ("--url", "--model"))
@@ -202,7 +198,7 @@ class Request(Generic[T]):
             words.remove(url)
         self._check_numbers(words, has_model=bool(models))
         for word in words:
-            if is_surely_address(word) and word not in urls:
+            if urls and is_surely_address(word) and word not in urls:
                 raise UsageError(f"Two addresses are given: {urls[0]} and {word}", remedy="give only one")
             if models and word != models[0]:
                 raise UsageError(f"Two models are given: {models[0]} and {word}", remedy="give only one")

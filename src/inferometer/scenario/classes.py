@@ -149,10 +149,9 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     if spec.kind is not None and spec.kind not in SERVICE_KINDS:
         raise UsageError(f"{place}.kind is '{spec.kind}'", remedy=f"give one of {', '.join(SERVICE_KINDS)}")
     given["service_kind"] = spec.kind or given.get("service_kind", AUTO)
-    slo = None if spec.slo is None else parse_slo(spec.slo)
     given |= {
         field: value
-        for field, value in (("protocol", spec.protocol), ("batch", spec.batch), ("slo", slo))
+        for field, value in (("protocol", spec.protocol), ("batch", spec.batch))
         if value is not None
     }
     if spec.data is not None:
@@ -171,9 +170,12 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
         "duration_s": scenario.seconds,
     }
     try:
+        if spec.slo is not None:
+            given["slo"] = parse_slo(spec.slo)
         return make(given, defaults={name: value for name, value in defaults.items() if value is not None})
     except UsageError as error:
-        raise UsageError(f"{place}: {error.message}", remedy=error.remedy) from error
+        error.at(place)
+        raise
 
 
 def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
@@ -251,7 +253,8 @@ def _extra(place: str, spec: ClassSpec) -> dict[str, Any]:
         try:
             read = option_value(row, written, words)
         except UsageError as error:
-            raise UsageError(f"{where}: {error.message}", remedy=error.remedy) from error
+            error.at(where)
+            raise
         if read is not None:
             found[row.field] = read
     return found

@@ -106,7 +106,7 @@ def _named_setup(row: PlannedClass, folder: Path | None) -> Setup:
         model = row.options.model
         of_model = f" (model '{model}')" if model and f"'{model}'" not in error.message else ""
         if f"class '{row.name}'" not in error.message:
-            error.message = f"class '{row.name}'{of_model}: {error.message}"
+            error.at(f"class '{row.name}'{of_model}")
         raise
 
 

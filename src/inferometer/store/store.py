@@ -225,3 +225,11 @@ def _short(name: str, names: Sequence[str]) -> str:
         ),
         name,
     )
+
+
+def open_store(given: Path | None) -> Store:
+    """Return the store at this folder, or the default one."""
+    folder = where_kept(given)
+    if folder is None:
+        raise UsageError(f"no runs are stored: {VARIABLE} is empty", remedy="give the folder with --store")
+    return Store(folder)

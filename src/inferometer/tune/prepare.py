@@ -211,7 +211,8 @@ def _check_sent(settings: TuneSettings) -> None:
         try:
             _check_options(settings, model)
         except UsageError as error:
-            raise UsageError(f"{model.name}: {error.message}", remedy=error.remedy) from error
+            error.at(model.name)
+            raise
 
 
 def _check_options(settings: TuneSettings, model: ModelSettings) -> None:

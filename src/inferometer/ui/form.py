@@ -303,7 +303,7 @@ def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
         startable.check(request)
     except InferometerError as error:
         offered_fields = {row.field: row.names[-1] for _, row in offered(startable)}
-        field = next((offered_fields[name.field] for name in error.names if name.field in offered_fields), "")
+        field = next((offered_fields[name.field] for name in error.about if name.field in offered_fields), "")
         return {field: _sentence(error, startable.command)}
     return {}
 

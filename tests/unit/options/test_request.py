@@ -65,6 +65,7 @@ def test_a_request_cannot_be_changed() -> None:
         ("tune resnet.v2", [], ["resnet.v2"]),
         ("tune h:1 m", ["h:1"], ["m"]),
         ("tune -m m h:1", ["h:1"], ["m"]),
+        ("tune m@h:1", [], ["m@h:1"]),
         ("compare h:1 a b", ["h:1"], ["a", "b"]),
         ("compare h:1 h:2 a", ["h:1", "h:2"], ["a"]),
         ("compare a@h:1 b@h:2", [], ["a@h:1", "b@h:2"]),

@@ -3,6 +3,7 @@
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.measure.checks import make
 from inferometer.measure.mix import WeightedModel
 from inferometer.options.options import AUTO
@@ -29,7 +30,7 @@ def test_classes_inherit_options_unless_they_override_them():
     assert (one.options.batch, two.options.batch) == (2, 2)
     assert one.options.request_rate == Range(3.0)
     assert two.options.concurrency == Range(4)
-    assert two.options.slo == "p99<1s"
+    assert two.options.slo == parse_slo("p99<1s")
     assert [name for name, _ in one.options.headers] == ["x"]
     assert one.options.data.string_length == 7
     assert one.options.request_timeout_s == 5.0

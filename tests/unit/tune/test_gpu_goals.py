@@ -11,7 +11,7 @@ from inferometer.options.options import Options
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.prepare import with_gpu_figures
 from inferometer.tune.scoring import Constraint, Goal, passes
-from inferometer.tune.settings import settings_of
+from inferometer.tune.settings import maybe_slo, settings_of
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 
 WRITTEN = (
@@ -34,6 +34,14 @@ def test_a_gpu_limit_is_a_constraint(slo, limit):
 def test_gpu_limits_and_latency_limits_can_be_combined():
     found = {row.tag for row in constraints("p99<10ms, gpu power<300W")}
     assert found == {"perf_latency_p99", "perf_error_rate", "gpu_power_usage"}
+
+
+@pytest.mark.parametrize(
+    ("slo", "others"), [("gpu memory<8GB", None), ("p99<10ms, gpu power<300W", "p99<10ms")]
+)
+def test_the_live_page_gets_the_limits_that_are_not_about_gpus(slo, others):
+    found = maybe_slo(slo)
+    assert (None if found is None else found.text) == others
 
 
 def test_metrics_are_collected_only_for_gpu_goals():
