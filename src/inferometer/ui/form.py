@@ -316,8 +316,9 @@ def _sentence(error: InferometerError, command: Command[Any]) -> str:
 
 def _spelled(name: Name, command: Command[Any]) -> str:
     option, _, value = command.spell(name).partition(" ")
-    row = command.by_name.get(option)
-    return f"{_label(option if row is None else row.names[-1])} {value}".rstrip()
+    rows = (row for _, members in command.groups for row in members)
+    names = next((row.names for row in rows if option in row.names), (option,))
+    return f"{_label(names[-1])} {value}".rstrip()
 
 
 # --- from a command line to fields

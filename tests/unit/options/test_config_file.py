@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.cli import compare, find, measure, serve, tune
 from inferometer.measure.checks import LOAD_MODES
+from inferometer.options.command_line import Command
 from inferometer.options.config_file import ConfigFile
 from inferometer.options.values import Range
 
-COMMANDS = {
+COMMANDS: dict[str, Command[Any]] = {
     "measure": measure.COMMAND,
     "find": find.COMMAND,
     "compare": compare.COMMAND,
@@ -83,7 +85,7 @@ def test_each_command_takes_its_own_section(tmp_path: Path) -> None:
     assert read(tmp_path, text, "find") == {
         "url": "a:1",
         "model": "m",
-        "own.slo": "p99<5ms",
+        "own.slo": parse_slo("p99<5ms"),
         "own.duration_s": 20.0,
     }
     assert read(tmp_path, text, "compare") == {"own.urls": ("a:1",), "own.models": ("m",)}
@@ -148,7 +150,7 @@ def test_a_broken_line_is_not_quoted(tmp_path: Path) -> None:
 
 
 def test_unsupported_options_are_skipped_if_shared_and_refused_in_a_section(tmp_path: Path) -> None:
-    assert read(tmp_path, "concurrency: 4\nfind: {slo: p99<5ms}", "find") == {"own.slo": "p99<5ms"}
+    assert read(tmp_path, "concurrency: 4\nfind: {slo: p99<5ms}", "find") == {"own.slo": parse_slo("p99<5ms")}
     with pytest.raises(UsageError, match="--concurrency is not supported by `inferometer find`"):
         read(tmp_path, "find: {concurrency: 4}", "find")
 

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -107,8 +107,8 @@ def _holds(value: object) -> bool:
     """Whether a value carries the level: as a word, as a value, or in a request."""
     if isinstance(value, Request):
         return _holds(value.values)
-    if isinstance(value, dict) or hasattr(value, "items"):
-        return any(map(_holds, value.values()))  # type: ignore[union-attr]
+    if isinstance(value, Mapping):
+        return any(map(_holds, value.values()))
     if isinstance(value, list | tuple):
         return any(map(_holds, value))
     return value == str(LEVEL) or (isinstance(value, Range) and value.start == LEVEL)
