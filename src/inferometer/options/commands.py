@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.options import outputs
 from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
-from inferometer.options.outputs import inconclusive_allowed, page
 from inferometer.options.reach import Reach
 from inferometer.options.values import (
     above_zero,
@@ -21,7 +21,6 @@ from inferometer.options.values import (
     existing_path,
     label,
     microseconds,
-    output_file,
     path,
     server_url,
     share,
@@ -139,7 +138,7 @@ class DiagnoseOptions:
         group="Diagnosis",
         is_main=True,
     )
-    allow_inconclusive: bool = inconclusive_allowed()
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
     budget_s: float = option(
         "--budget",
         "Time for --apply, such as 90s or 3m",
@@ -195,7 +194,7 @@ class CompareOptions:
         combine=appended,
         is_main=True,
     )
-    allow_inconclusive: bool = inconclusive_allowed()
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
     outputs: int = ours(
         "--compare-outputs",
         "Number of requests whose outputs to compare; 0 compares none.",
@@ -212,7 +211,7 @@ class TuneOptions:
     model: str = option(
         "-m --model", "Model to tune", label("NAME"), default="", group="Search", is_main=True
     )
-    allow_inconclusive: bool = inconclusive_allowed()
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
     slo: str | None = option("--slo", "SLO to meet, such as 'p99<10ms'", label("SLO"), is_main=True)
     objective: str | None = option(
         "--objective",
@@ -300,15 +299,15 @@ class TuneOptions:
 class ViewOptions:
     """Options of `view`."""
 
-    html: str | None = page()
-    markdown: str | None = option("--markdown", "Write Markdown", output_file)
-    csv: str | None = option("-f --csv", "Write a CSV table", output_file)
-    json: str | None = option("--json", "Write the full result in this version's format", output_file)
-    junit: str | None = option("--junit", "Write test cases for CI, as JUnit XML", output_file)
+    html: str | None = outputs.page()
+    markdown: str | None = outputs.markdown()
+    csv: str | None = outputs.table()
+    json: str | None = outputs.saved("Write the full result in this version's format")
+    junit: str | None = outputs.junit()
     png: Path | None = option("--png", "Write a PNG image (requires Chromium)", path())
     pdf: Path | None = option("--pdf", "Write a PDF (requires Chromium)", path())
     open: bool = option("--open", "Open the page in the browser")
-    quiet: bool = option("-q --quiet", "Do not print file names")
+    quiet: bool = outputs.quiet("Do not print file names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +397,7 @@ class GateOptions:
         share(zero=False),
         shown="",
     )
-    allow_inconclusive: bool = inconclusive_allowed()
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
     accept: tuple[str, ...] = option(
         "--accept",
         "Accept this run as the new baseline, without judging any run",
@@ -406,12 +405,12 @@ class GateOptions:
         combine=appended,
     )
     no_tags: bool = option("--no-tags", "Do not tag the judged runs in the store")
-    html: str | None = page()
-    markdown: str | None = option("--markdown", "Write Markdown, for a pull request", output_file)
-    csv: str | None = option("-f --csv", "Write a CSV table", output_file)
-    json: str | None = option("--json", "Write the full result, for `inferometer view`", output_file)
-    junit: str | None = option("--junit", "Write test cases for CI, as JUnit XML", output_file)
-    quiet: bool = option("-q --quiet", "Print one sentence only")
+    html: str | None = outputs.page()
+    markdown: str | None = outputs.markdown("Write Markdown, for a pull request")
+    csv: str | None = outputs.table()
+    json: str | None = outputs.saved()
+    junit: str | None = outputs.junit()
+    quiet: bool = outputs.quiet()
     verbose: int = 0
 
 
@@ -428,11 +427,11 @@ class InspectOptions:
     prompt_column: str | None = option(
         "--prompt-column", "Column or field that holds the prompts, if not named prompt", label("NAME")
     )
-    html: str | None = page()
-    markdown: str | None = option("--markdown", "Write Markdown", output_file)
-    csv: str | None = option("-f --csv", "Write the rate over time, as CSV", output_file)
-    json: str | None = option("--json", "Write all figures, for `inferometer view`", output_file)
-    quiet: bool = option("-q --quiet", "Print one sentence only")
+    html: str | None = outputs.page()
+    markdown: str | None = outputs.markdown()
+    csv: str | None = outputs.table("Write the rate over time, as CSV")
+    json: str | None = outputs.saved("Write all figures, for `inferometer view`")
+    quiet: bool = outputs.quiet()
     junit: None = None
     verbose: int = 0
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from inferometer.base.slo import Slo
+from inferometer.options import outputs
 from inferometer.options.option import appended, option
-from inferometer.options.outputs import page
 from inferometer.options.prices import price
 from inferometer.options.reach import Reach
-from inferometer.options.values import choice, duration, label, objective, output_file, text, whole
+from inferometer.options.values import choice, duration, label, objective, text, whole
 
 SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
@@ -82,10 +82,10 @@ class CapacityOptions:
         whole("SEED", least=0),
         default=1,
     )
-    html: str | None = page()
-    markdown: str | None = option("--markdown", "Write Markdown", output_file)
-    csv: str | None = option("-f --csv", "Write the number of replicas over time, as CSV", output_file)
-    json: str | None = option("--json", "Write the full plan, for `inferometer view`", output_file)
-    quiet: bool = option("-q --quiet", "Print one sentence only")
+    html: str | None = outputs.page()
+    markdown: str | None = outputs.markdown()
+    csv: str | None = outputs.table("Write the number of replicas over time, as CSV")
+    json: str | None = outputs.saved("Write the full plan, for `inferometer view`")
+    quiet: bool = outputs.quiet()
     junit: None = None
     verbose: int = 0

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from inferometer.options import outputs
 from inferometer.options.option import appended, option
-from inferometer.options.outputs import page
 from inferometer.options.reach import Reach
 from inferometer.options.values import (
     Range,
@@ -13,7 +13,6 @@ from inferometer.options.values import (
     duration,
     label,
     levels,
-    output_file,
     path,
     server_url,
 )
@@ -83,10 +82,10 @@ class TwinOptions:
         duration(zero=False),
         is_main=True,
     )
-    html: str | None = page(is_main=True)
-    markdown: str | None = option("--markdown", "Write Markdown", output_file)
-    csv: str | None = option("--csv", "Write a CSV table", output_file)
-    json: str | None = option("--json", "Write the full result, for `inferometer view`", output_file)
-    quiet: bool = option("-q --quiet", "Print one sentence only")
+    html: str | None = outputs.page(is_main=True)
+    markdown: str | None = outputs.markdown()
+    csv: str | None = outputs.table(names="--csv")
+    json: str | None = outputs.saved()
+    quiet: bool = outputs.quiet()
     junit: None = None
     verbose: int = 0
