@@ -1,7 +1,9 @@
-"""Write the type stubs of the Python API: `python -m tools.build_api`.
+"""Write the types of the arguments of the Python API: `python -m tools.build_api`.
 
-The arguments are generated from the table of options when the package is imported, which no type checker can follow. A
-test fails when the stubs are stale.
+The functions take most of their arguments as `**given`, generated from the table of options when the package is
+imported, which no type checker can follow. `api/keywords.py` declares them as one TypedDict per function, for
+`**given: Unpack[...]`. Arguments that the same functions take are declared together. A test fails when the file is
+stale.
 """
 
 import inspect
@@ -11,78 +13,67 @@ from pathlib import Path
 import inferometer
 from inferometer.api import functions
 
-HEAD = '''"""What type checkers see of the Python functions. Made by tools/build_api.py: do not edit."""
+HEAD = '''"""Types of the arguments that the Python functions share. Made by tools/build_api.py: do not edit."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
-from inferometer.api import aio as aio
-from inferometer.base.answer_file import Answer
-from inferometer.capacity.plan import CapacityPlan
-from inferometer.compare.comparison import Comparison
-from inferometer.compare.interference import Interference
-from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
-from inferometer.stats.inspection import Inspection
-from inferometer.stats.result import Result
-from inferometer.stats.watcher import Watcher
-from inferometer.tune.study import Study
-from inferometer.twin.twin import Twin
 '''
 COMMANDS = ("measure", "scenario", "interfere", "find", "tune", "compare", "diagnose")
-OTHERS = (
-    "capacity",
-    "twin_fit",
-    "twin_predict",
-    "twin_check",
-    "inspect",
-    "load",
-    "save",
-    "to_html",
-    "to_markdown",
-)
 
 
-def stub(*, is_async: bool) -> str:
-    """Return the text of `__init__.pyi` or `aio.pyi`."""
-    names = COMMANDS if is_async else (*COMMANDS, *OTHERS)
-    head = HEAD.replace("from inferometer.api import aio as aio\n", "") if is_async else HEAD
-    parts = [_function(name, is_async=is_async) for name in names]
-    text = "\n".join([head, *parts])
-    return (
-        re.sub(r"from \S+ import (?:Answer|Inspection|CapacityPlan|Twin)\n", "", text) if is_async else text
-    )
-
-
-def _function(name: str, *, is_async: bool) -> str:
-    signature = inspect.signature(getattr(functions, name))
-    words: list[str] = []
-    is_named = False
-    for row in signature.parameters.values():
-        if row.kind is row.KEYWORD_ONLY and not is_named and not any(word.startswith("*") for word in words):
-            words.append("*")
-        is_named |= row.kind is row.KEYWORD_ONLY
-        default = "" if row.default is row.empty else " = ..."
-        star = "*" if row.kind is row.VAR_POSITIONAL else ""
-        words.append(f"{star}{row.name}: {_annotation(row.annotation)}{default}")
-    result = _annotation(signature.return_annotation)
-    body = "".join(f"    {word},\n" for word in words)
-    return f"{'async ' if is_async else ''}def {name}(\n{body}) -> {result}: ...\n"
+def arguments(command: str) -> dict[str, str]:
+    """Return the types of the arguments that a function takes as `**given`, by name."""
+    function = getattr(functions, command)
+    own = inspect.signature(inspect.getclosurevars(function).nonlocals["function"]).parameters
+    return {
+        row.name: _annotation(row.annotation)
+        for row in inspect.signature(function).parameters.values()
+        if row.name not in own
+    }
 
 
 def _annotation(found: object) -> str:
     text = found if isinstance(found, str) else inspect.formatannotation(found)
-    text = re.sub(r"\b(?:collections\.abc|pathlib(?:\._local)?|typing)\.", "", text)
-    return text.strip("'\"")
+    return re.sub(r"\b(?:collections\.abc|pathlib(?:\._local)?|typing)\.", "", text).strip("'\"")
 
 
-def files() -> dict[Path, str]:
-    folder = Path(inferometer.__file__).parent / "api"
-    return {folder / "__init__.pyi": stub(is_async=False), folder / "aio.pyi": stub(is_async=True)}
+def keywords_class(command: str) -> str:
+    """Return the name of the class of all arguments that a function takes as `**given`."""
+    return f"{command.title()}Keywords"
 
+
+def text() -> str:
+    """Return the text of `keywords.py`: a class for each set of functions, and one for each function."""
+    commands = {command: arguments(command) for command in COMMANDS}
+    shared: dict[tuple[str, ...], dict[str, str]] = {}
+    for name in dict.fromkeys(name for found in commands.values() for name in found):
+        takers = tuple(command for command, found in commands.items() if name in found)
+        shared.setdefault(takers, {})[name] = commands[takers[0]][name]
+    parts = [HEAD]
+    for takers, found in shared.items():
+        fields = "".join(f"    {name}: {kind}\n" for name, kind in found.items())
+        parts.append(f"class {_shared(takers)}(TypedDict, total=False):\n{fields}")
+    for command in COMMANDS:
+        bases = ", ".join(_shared(takers) for takers in shared if command in takers)
+        parts.append(
+            f'class {keywords_class(command)}(\n    {bases}, total=False\n):\n    """Arguments of `{command}`."""\n'
+        )
+    return "\n\n".join(parts)
+
+
+def _shared(takers: tuple[str, ...]) -> str:
+    """Return the name of the class of the arguments that exactly these functions take."""
+    missing = [command.title() for command in COMMANDS if command not in takers]
+    if len(missing) > len(takers):
+        return f"_In{''.join(command.title() for command in takers)}"
+    return f"_NotIn{''.join(missing)}" if missing else "_InAll"
+
+
+FILE = Path(inferometer.__file__).parent / "api" / "keywords.py"
 
 if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text)
+    FILE.write_text(text())

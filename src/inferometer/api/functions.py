@@ -21,6 +21,9 @@ from inferometer.options.planning import CapacityOptions
 from inferometer.options.prices import read_price
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from inferometer.api import keywords
     from inferometer.capacity.plan import CapacityPlan
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.interference import Interference
@@ -51,7 +54,7 @@ def measure(
     *,
     duration_s: float | str | None = DURATION_S,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.MeasureKeywords]",
 ) -> "Result":
     """Load a model and measure it, at one level or several: `concurrency=[1, 2, 4]`, `rate=200`, `rate="100:500:100"`.
 
@@ -103,7 +106,7 @@ def scenario(
     model: str | Mapping[str, float] = "",
     duration_s: float | str | None = None,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.ScenarioKeywords]",
 ) -> "Result":
     """Run a scenario, traffic classes with phases: a YAML file, the name of an included scenario, or the content of
     such a file as a mapping, where the `visit` of a class may be a function.
@@ -149,7 +152,7 @@ def find(
     start: float | None = None,
     duration_s: float | str = _FIND.duration_s,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.FindKeywords]",
 ) -> "Result":
     """Find the highest rate (or `by="concurrency"`) that meets the SLO, such as "p99<50ms, errors<0.1%".
 
@@ -187,7 +190,7 @@ def tune(
     fresh: bool = False,
     journal: str | Path = _TUNE.journal,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.TuneKeywords]",
 ) -> "Study":
     """Search for the configuration and the load with the highest throughput that meets the SLO.
 
@@ -234,7 +237,7 @@ def compare(
     outputs: int = _COMPARE.outputs,
     force: bool = False,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.CompareKeywords]",
 ) -> "Comparison":
     """Compare variants with the first one: models at live servers, or results.
 
@@ -278,7 +281,7 @@ def interfere(
     *models: str,
     duration_s: float | str = DURATION_S,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.InterfereKeywords]",
 ) -> "Interference":
     """Measure what models that share a server cost each other: each alone and all together, in turns.
 
@@ -307,7 +310,7 @@ def diagnose(
     budget_s: float | str = _DIAGNOSE.budget_s,
     cores: float | None = None,
     watcher: "Watcher | None" = None,
-    **given: Any,
+    **given: "Unpack[keywords.DiagnoseKeywords]",
 ) -> "Diagnosis":
     """Find out what limits a model and what would help; `apply` tries it on the server.
 

@@ -3,16 +3,19 @@
 import ast
 import inspect
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 
 from inferometer import api
+from inferometer.api import keywords
 from inferometer.api.arguments import REFUSED, arguments, asked
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.options.options import MODERN, DataOptions, Tls
 from inferometer.options.values import Range
-from tools.build_api import COMMANDS, files
+from tools import build_api
+from tools.build_api import COMMANDS
 
 ELSEWHERE = {"csv", "verbose_csv", "json", "html", "markdown", "junit", "quiet", "verbose", "insecure"}
 OWN_SEED = {"tune": {"data.seed"}}
@@ -46,11 +49,28 @@ def test_the_help_explains_every_argument(command):
     assert inspect.iscoroutinefunction(getattr(api.aio, command))
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
-def test_the_stubs_are_up_to_date(path):
-    assert ast.dump(ast.parse(path.read_text())) == ast.dump(ast.parse(files()[path])), (
-        "run python -m tools.build_api"
-    )
+def test_the_types_of_shared_arguments_are_up_to_date():
+    found, built = build_api.FILE.read_text(), build_api.text()
+    assert ast.dump(ast.parse(found)) == ast.dump(ast.parse(built)), "run python -m tools.build_api"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_type_checkers_see_every_argument_with_its_type(command):
+    function = inspect.getclosurevars(getattr(api, command)).nonlocals["function"]
+    own = dict(inspect.signature(function).parameters)
+    given = own.pop("given")
+    assert given.kind is given.VAR_KEYWORD
+    assert given.annotation == f"Unpack[keywords.{build_api.keywords_class(command)}]"
+    kind = getattr(keywords, build_api.keywords_class(command))
+    assert kind.__total__ is False
+    assert not kind.__required_keys__
+    seen = {name: row.annotation for name, row in own.items()} | build_api.arguments(command)
+    assert seen.keys() == inspect.signature(getattr(api, command)).parameters.keys()
+    assert own.keys().isdisjoint(kind.__annotations__)
+    names = vars(keywords)
+    assert get_type_hints(kind) == {
+        name: eval(text, names) for name, text in build_api.arguments(command).items()
+    }
 
 
 def wrong(name, *args, **given):
