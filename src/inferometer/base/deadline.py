@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 
 SLICE_S = 0.1  # the longest single wait
@@ -94,7 +95,7 @@ def within(seconds: float) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deadline:
     """Time by which a whole exchange must be finished."""
 

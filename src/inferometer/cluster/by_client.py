@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.cluster.members import Member
 from inferometer.records.records import NO_TIMES, Column, Records
@@ -19,7 +20,7 @@ FEWEST_SLICES = 4
 SHOWN = (50.0, 90.0, 95.0, 99.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Spent:
     """Resources spent by a client so far."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.resumed import Timing
 from inferometer.records.records import NO_TIMES, Column, Records
@@ -31,7 +32,7 @@ TIMES = ("due_ns", "sent_ns", "wrote_ns", "first_ns", "end_ns", "sequence_starte
 DRIFTS = 65  # slopes tried between the steepest and the flattest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """A time request: when it was sent and answered by our clock, and the time the client answered."""
 
@@ -48,7 +49,7 @@ class Exchange:
         return self.answered_ns - self.asked_ns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClockFit:
     """A client's clock at `at_ns` of ours: its offset, drift and uncertainty."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from inferometer.base.errors import LocalError
+from inferometer.base.frozen import frozen
 from inferometer.cluster.blocks import unpack
 from inferometer.cluster.clock import ClientClock, records_by_our_clock
 from inferometer.cluster.messages import ClientReport, Kept
@@ -18,7 +19,7 @@ from inferometer.records.records import Records, Totals
 from inferometer.records.spool import retimed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loss:
     """The loss of a client."""
 

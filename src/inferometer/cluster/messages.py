@@ -1,8 +1,9 @@
 """Messages between a controller and its clients. Times are by the client's clock."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from inferometer.base.errors import InferometerError
+from inferometer.base.frozen import frozen
 from inferometer.load.plan import Cancellation, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
@@ -11,7 +12,7 @@ from inferometer.records.records import Totals
 from inferometer.services.traffic import Traffic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientJob:
     """The job of a client: its workers have the numbers from `first` on, of `total` on all machines."""
 
@@ -26,19 +27,19 @@ class ClientJob:
     keeps_requests: bool = False  # for the export
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tell:
     """Ask for the client's time; also serves as a keep-alive message."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """The client's time, in answer to `Tell`."""
 
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApplyPlan:
     """Start a load."""
 
@@ -48,12 +49,12 @@ class ApplyPlan:
     total: int  # workers of all clients
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanApplied:
     """The load has started."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdjustPlan:
     """Continue the open plan with this timing; `more` are additional requests for each worker."""
 
@@ -62,12 +63,12 @@ class AdjustPlan:
     caps: tuple[int, ...] = ()  # new limit of outstanding requests per worker
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanAdjusted:
     """The new timing is in effect."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collect:
     """Ask for a `ClientReport`."""
 
@@ -75,12 +76,12 @@ class Collect:
     with_running: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchKept:
     """Ask for the remaining exported requests after the load has stopped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """Exported requests of each worker since the last fetch, as bytes of its spool."""
 
@@ -88,7 +89,7 @@ class Kept:
     has_more: bool = False  # too large for one message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientReport:
     """Requests that ended at a client since its last report."""
 
@@ -108,14 +109,14 @@ class ClientReport:
     running: bytes = b""  # records of requests in flight, if requested
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopLoad:
     """Stop sending and wait for requests in flight; if urgent, only briefly."""
 
     is_urgent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadStopped:
     """The load has stopped: cancelled requests, and totals since the start."""
 
@@ -123,7 +124,7 @@ class LoadStopped:
     totals: Totals
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resize:
     """Continue with this many workers, which get new numbers."""
 
@@ -132,24 +133,24 @@ class Resize:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resized:
     """The workers have their new numbers."""
 
     totals: Totals  # of all earlier workers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FinishClient:
     """End the workers; this is the last request."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientFinished:
     """The workers have ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientFailed:
     """The client could not fulfil a request: an error for the user, or a bug with its traceback."""
 

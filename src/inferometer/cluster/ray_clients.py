@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import LocalError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import CERTIFICATE, read_file
 from inferometer.base.units import monotonic_ns
 from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
@@ -29,13 +30,13 @@ BEGIN_S = 240.0  # the helper process has shorter limits, each with its own mess
 END_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Asked:
     number: int
     name: str  # of the client
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RayClient:
     name: str
     begun: BegunClient

@@ -3,10 +3,11 @@
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from inferometer.base.errors import InferometerError
+from inferometer.base.frozen import frozen
 
 LOCAL = "local"
 """Address of a cluster on this machine that we start and stop."""
@@ -24,7 +25,7 @@ def machine() -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RaySettings:
     """The cluster, the number of clients, and the resources of each."""
 
@@ -34,7 +35,7 @@ class RaySettings:
     noun: str = CLIENT  # CLIENT or SERVER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectRay:
     """Connect to a cluster, or start one on this machine."""
 
@@ -42,14 +43,14 @@ class ConnectRay:
     folder: str  # for the files of nodes we start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientsPlaced:
     """The cluster has room for this number of clients."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BeginClients:
     """Start one client in each place. Clients of several loads may share a place, since they take turns."""
 
@@ -57,7 +58,7 @@ class BeginClients:
     files: dict[str, bytes]  # named by the jobs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BegunClient:
     """A client that is ready."""
 
@@ -68,26 +69,26 @@ class BegunClient:
     cores: int  # available to it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientsBegun:
     """The clients that `BeginClients` started, in the order of its jobs."""
 
     clients: tuple[BegunClient, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndClients:
     """End the clients with these numbers."""
 
     clients: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientsEnded:
     """The clients that `EndClients` named are gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskClient:
     """A request to one client."""
 
@@ -97,7 +98,7 @@ class AskClient:
     is_aside: bool = False  # answered while others are processed, which keep their order
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientSaid:
     """The answer to the request with the same number."""
 
@@ -106,7 +107,7 @@ class ClientSaid:
     lost: str = ""  # why there is no answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RayFailed:
     """A request failed: an error for the user, or a bug with its traceback."""
 

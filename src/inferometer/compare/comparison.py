@@ -1,9 +1,9 @@
 """The result of a comparison as one value and one file, from which every report can be rendered."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.result import Result
 
@@ -17,7 +17,7 @@ FINE, REGRESSION, UNDECIDED, INVALID = "fine", "regression", "inconclusive", "in
 EXIT_CODES = {FINE: 0, REGRESSION: 1, UNDECIDED: 2, INVALID: 3}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """Figures of one variant in one round."""
 
@@ -29,7 +29,7 @@ class Turn:
     percentiles: tuple[tuple[float, int], ...]  # (p, ns) of the compared ones
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variant:
     """A variant with its result; `turns` has the turns of each level, and is empty for a saved result."""
 
@@ -38,7 +38,7 @@ class Variant:
     turns: tuple[tuple[Turn, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """Difference of one figure between a variant and the baseline. All intervals of a comparison hold jointly."""
 
@@ -50,7 +50,7 @@ class Difference:
     reason: str = ""  # why there is no interval
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelDifference:
     """Differences of all figures at one load."""
 
@@ -59,7 +59,7 @@ class LevelDifference:
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputSimilarity:
     """Similarity of one output of two variants for the same inputs. Figures that do not apply are None.
 
@@ -85,7 +85,7 @@ class OutputSimilarity:
         return not self.problem and self.exact == 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contrast:
     """Comparison of a variant with the baseline: speed by level, then outputs."""
 
@@ -96,7 +96,7 @@ class Contrast:
     outputs_note: str = ""  # why outputs were not compared
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateOutcome:
     """Outcome of one condition of --fail-if for one variant."""
 
@@ -106,7 +106,7 @@ class GateOutcome:
     found: str  # the deciding figure, and its level or output
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison(Answer):
     """A comparison of variants. `problems` make it invalid; `notes` are informational."""
 

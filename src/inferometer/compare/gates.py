@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import plain_number, share, small
 from inferometer.compare.comparison import (
@@ -43,7 +44,7 @@ def _metric(name: str) -> Metric | None:
     return found if re.fullmatch(r"p\d+", name) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gate:
     """A condition that fails a variant: a difference in percent, or a limit for its outputs or errors."""
 
@@ -176,7 +177,7 @@ _BROKEN = (Note.SERVER_GONE, Note.SERVER_ENDED, Note.NO_ANSWER, Note.WORKER_LOST
 _LIMITED = (*CLIENT_LIMITS, Note.NOT_OFFERED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terms:
     """Conditions and limits for judging a comparison."""
 

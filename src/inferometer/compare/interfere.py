@@ -12,6 +12,7 @@ from typing import Literal
 
 import inferometer
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
 from inferometer.base.units import duration as time_words
@@ -68,7 +69,7 @@ BUSY_GPU = 0.8
 BUSY_GPU_MEMORY = 0.6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterfereRequest:
     """Models and their common load."""
 
@@ -351,7 +352,7 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """Observations while all models were loaded together, in addition to a model's own figures.
 

@@ -1,10 +1,10 @@
 """The mutual slowdown of models that share a machine, as one value and one file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.base.units import quantity
 from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
 from inferometer.stats.measurement import CROWDED, Measurement
@@ -24,7 +24,7 @@ CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT = (
 """Resources that models contend for. HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerTimes:
     """The server's average times for a model's requests; None if it does not count them."""
 
@@ -33,7 +33,7 @@ class ServerTimes:
     compute_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedUse:
     """Use of the machine while one model was loaded alone, or all together. None: could not be observed."""
 
@@ -47,7 +47,7 @@ class SharedUse:
     client_waiting: float = 0.0  # cores that this tool waited for
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedModel:
     """A model's figures alone, with the others, and the difference."""
 
@@ -84,7 +84,7 @@ class SharedModel:
         return rows[0] if rows else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interference(Answer):
     """The interference among models; `problems` explain why it is incomplete."""
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 
 import inferometer
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
@@ -49,7 +50,7 @@ MeasuredPoints = Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]]
 """All loads, each with the turns of all candidates."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelAtServer:
     """A variant to measure: a model on a server."""
 
@@ -101,7 +102,7 @@ def numbered(names: Sequence[str]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompareRequest:
     """A comparison to run: variants, their common load, and the conditions."""
 

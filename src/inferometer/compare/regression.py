@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import inferometer
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number, share
 from inferometer.compare.comparison import (
     EXIT_CODES,
@@ -47,7 +48,7 @@ GOOD = 20  # latest good runs to compare with
 FAILED_TAG, SUSPECTED_TAG, ACCEPTED_TAG = "gate:failed", "gate:suspected", "gate:accepted"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FigureJudgement:
     """Judgement of one figure at one load."""
 
@@ -64,7 +65,7 @@ class FigureJudgement:
     new: tuple[TrendPoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegressionCheck(Answer):
     """A regression check. `problems` make it invalid; `notes` are informational."""
 
@@ -104,7 +105,7 @@ class RegressionCheck(Answer):
         return self.outcome == UNDECIDED and any(row.found.endswith(AGAIN) for row in self.judgements)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunsToJudge:
     """New and earlier runs, as histories of the same figures and loads."""
 
@@ -149,7 +150,7 @@ def judged(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Terms:
     """Common terms for judging all figures of a check."""
 
@@ -233,7 +234,7 @@ def _by_level(
     return replace(row, outcome=FAILED, percent=shift.percent, found=found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Change:
     """Change of new runs relative to the expectation."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from inferometer.base.errors import LocalError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS, Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, duration, quantity
 from inferometer.compare.comparison import Turn
@@ -77,7 +78,7 @@ def even_rounds(most: int) -> int:
     return max(FEWEST_ROUNDS, most // 2 * 2)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeBudget:
     """Budget of a comparison: time for each variant at each level, or a number of requests."""
 
@@ -90,7 +91,7 @@ class TimeBudget:
         return even_rounds(min(ROUNDS, self.duration_ns // SHORTEST_TURN_NS))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PilotRun:
     """Figures of a short first run, which sizes the turns."""
 
@@ -122,7 +123,7 @@ def with_count(plan: Plan, count: int | None) -> Plan:
     return plan._replace(count=count) if isinstance(plan, Closed | Open) else plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoundPlan:
     """Number of rounds, and the size of a turn: a number of requests, or a time at a rate."""
 

@@ -5,10 +5,10 @@ file's answers; or, in sessions, only the new messages, because the server's own
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import encode_json
 from inferometer.dataset.dataset import Step
 from inferometer.dataset.rows import A_TRACE, ACCEPTED, CHAT_FIELDS, PROMPT_FIELDS, Row, Rows, read_rows
@@ -24,7 +24,7 @@ _ASKED = ("max_tokens", "output_length", "output_tokens")
 _LONGEST_MS = 1e15
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """How to read rows: `column` names the field of prompts; `count` counts the tokens of answers in the file,
     which are then requested."""
@@ -34,7 +34,7 @@ class Reading:
     count: Callable[[str], int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestsRead:
     """Requests read from a file, and findings about it."""
 

@@ -6,8 +6,8 @@ The tokens a prefix cache could serve are exact for a trace with named blocks; f
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.dataset.chat_rows import Reading, RequestsRead, read_requests
 from inferometer.dataset.dataset import Step, read_bytes, split_lines
 from inferometer.dataset.payloads import parse_payloads
@@ -21,7 +21,7 @@ from inferometer.dataset.trace_tokens import cacheable_in_blocks
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contents:
     """Contents of a file. A column is empty if the file lacks it; `cacheable_tokens` is None if unknown, or if `texts`
     determine it."""

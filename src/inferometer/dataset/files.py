@@ -17,7 +17,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tokenize import TokenError
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.confined import check_path, maybe_folder
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, size_text
 from inferometer.dataset.dataset import MOST_LINES, Dataset, Step, read_bytes, split_lines
 from inferometer.dataset.generate import generate_steps
@@ -142,7 +142,7 @@ _ONE_ELEMENT = (
 _BOOLEANS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """The input, its source (a path, or the values themselves), and its shape if known."""
 

@@ -19,13 +19,14 @@ import binascii
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from itertools import zip_longest
 from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import STREAMED, opened
 from inferometer.dataset.dataset import DATA_FILE, MALFORMED, UNPARSED, Dataset, Step, add_streams
 from inferometer.dataset.json_reader import JsonError, JsonReader
@@ -45,7 +46,7 @@ _IGNORED_KEY = "model"
 _TIMESTAMP = "timestamp"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """One of the two parts of a file: its field, and the tensors of the model that it may name."""
 
@@ -65,7 +66,7 @@ class _Part:
         return UsageError(f"{MALFORMED} {self.file}: {detail}", remedy=remedy)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """Position in the data files; IDs count within the file."""
 
@@ -85,7 +86,7 @@ class _Place:
         return UsageError(f"{phrase}{self}{': ' if detail else ''}{detail}", remedy=remedy)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Content:
     """Content of one part of a file; a flat list is a single stream."""
 

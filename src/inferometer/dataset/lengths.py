@@ -2,10 +2,10 @@
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.dataset.dataset import read_bytes, split_lines
 from inferometer.options.lengths import LONGEST, Lengths, log_parameters, parse_lengths
@@ -27,7 +27,7 @@ _OUTPUTS = (
 _SHAPE = "write one number per line, or a pair prompt,answer; the first line may name the columns"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LengthRules:
     """Requested lengths of prompts and answers; `output` is None if the server decides or the prompts define it."""
 

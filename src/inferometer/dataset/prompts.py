@@ -6,12 +6,13 @@ shared by many requests   of every send    of every prompt
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import encode_json
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.lengths import LengthRules, Pair, draw_outputs, draw_pairs
@@ -173,7 +174,7 @@ def _first_text(document: Any) -> tuple[Any, Any]:
 # --- texts of prompts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptText:
     """The text of a request. The part before its unique prefix may be shared, the part after it cannot."""
 

@@ -13,10 +13,11 @@ any order; blank lines and other keys are ignored.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
 from inferometer.dataset.trace_tables import TABLES, read_table
@@ -30,7 +31,7 @@ _FORMATS = "give JSON lines with a timestamp, or a CSV file whose first line is 
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceLine:
     """One line of a trace: `time_ns` counts from the first request. The description of its prompt applies if it has no
     other data."""
@@ -48,7 +49,7 @@ class TraceLine:
         return self.step is None and self.stream is None and self.data is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """A trace, sorted by time."""
 

@@ -14,10 +14,10 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, size_text
 from inferometer.dataset.dataset import MOST_LINES, check_lines, parse_json, split_lines
 from inferometer.dataset.trace_tables import TABLES
@@ -37,7 +37,7 @@ _DICTIONARY = re.compile(r"dictionary<values=(?:((?:large_)?(?:string|binary))|u
 _NUMBER_SIZE = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A row and its position in the file."""
 
@@ -48,7 +48,7 @@ class Row:
         return UsageError(f"{self.place}: {detail}", remedy=remedy)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """Rows of one file; `format` is the display name of its format."""
 

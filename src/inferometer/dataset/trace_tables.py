@@ -9,10 +9,10 @@ Columns may be in any order, with others among them.
 import csv
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.dataset.trace_tokens import LONGEST, TraceTokens, trace_place
@@ -20,7 +20,7 @@ from inferometer.dataset.trace_tokens import LONGEST, TraceTokens, trace_place
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceTable:
     """A trace format: its columns for time, prompt and answer, and the parser of its times."""
 
@@ -34,7 +34,7 @@ class TraceTable:
         return set(self.columns) <= set(_cells(line))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableRow:
     """A request of the table."""
 

@@ -1,13 +1,14 @@
 """Description of a request in a trace without texts: lengths of prompt and answer, and shared blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from inferometer.base.frozen import frozen
 
 BLOCK = 512  # tokens
 LONGEST = 10_000_000  # tokens of a prompt or an answer: anything longer is a mistake in the file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceTokens:
     """Lengths of a request. `blocks` name the leading blocks of the prompt, each of 512 tokens except the last; equal
     names mean equal text."""

@@ -6,11 +6,12 @@ The standard library's `wave` does not support float samples, and only from Pyth
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from inferometer.base.frozen import frozen
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _HEADER = struct.Struct("<4sI4s")
@@ -31,7 +32,7 @@ class WavError(ValueError):
     """The bytes are not a supported sound file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sound:
     """Samples of shape [frames, channels]; 24-bit samples are the upper three bytes of 32."""
 

@@ -7,8 +7,9 @@ capacity.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, duration, quantity, rough, share, significant
 from inferometer.diagnose.diagnosis import (
     BATCHING,
@@ -43,7 +44,7 @@ GROWING = 0.1  # relative growth of throughput with the load above which it has 
 _NOTHING = Pipeline(())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conclusion:
     """The conclusions from the evidence; without statistics, only the verdict."""
 

@@ -1,10 +1,11 @@
 """A whole diagnosis as one value and one file, from which every report can be produced again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
 from inferometer.stats.intervals import relative_difference
 from inferometer.stats.measurement import Estimate, GpuFigures
@@ -45,7 +46,7 @@ WORSE = -0.05  # a measured loss that is more than noise
 DEEPEST = 100  # nested calls of steps; the server itself allows fewer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What limits the throughput: the kind of limit, the step (if any), and a sentence."""
 
@@ -54,7 +55,7 @@ class Verdict:
     step: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepFigures:
     """One step (a model that is executed) at the diagnosed level."""
 
@@ -80,7 +81,7 @@ class StepFigures:
             raise ValueError(f"step depth {self.depth} is not between 0 and {DEEPEST}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A change to make. `settings` replaces parts of the model's configuration; empty if the change is not in it."""
 
@@ -95,7 +96,7 @@ class Change:
         return bool(self.settings)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suggestion:
     """A change with its expected effect and the reason."""
 
@@ -108,7 +109,7 @@ class Suggestion:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeTrial:
     """A suggestion that was tried, with predicted and measured figures."""
 
@@ -140,7 +141,7 @@ class ChangeTrial:
         return is_same_way and (is_further or self.gain < WORSE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurvePoint:
     """The figures of the queueing model for one load, beside the measured ones."""
 
@@ -151,7 +152,7 @@ class CurvePoint:
     measured_latency_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """The server's host as far as it could be observed; None for unknown values."""
 
@@ -162,7 +163,7 @@ class Machine:
     gpus: tuple[GpuFigures, ...] = ()  # at the diagnosed level
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnosis(Answer):
     """A diagnosis; `results` holds the sweep first, then one result for each measured trial."""
 

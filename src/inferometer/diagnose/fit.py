@@ -8,9 +8,10 @@ line through them separates the fixed cost of an execution from the cost per inf
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.observation import Observation, Step, inside_s
 from inferometer.diagnose.queueing import Cores, Devices, Pipeline, Station, predict
@@ -39,7 +40,7 @@ _NEARLY_WHOLE = 0.1  # relative distance to a whole number of threads that is ro
 _LEAST_CORES = 0.1  # smallest share of the machine that is left for us
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measured:
     """A pipeline as configured, with its measured throughput."""
 
@@ -48,7 +49,7 @@ class Measured:
     throughput: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Point:
     """Executions of a step at one batch size on an idle machine; `cpu` is the share of the time on a core."""
 

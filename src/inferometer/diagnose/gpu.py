@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, duration, rough, share, significant
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
@@ -21,7 +22,7 @@ GIB = 1 << 30
 _FORMED = 1.5  # ratio of inferences per execution to inferences per request
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuCase:
     """The diagnosed level with the available GPU data."""
 

@@ -6,8 +6,8 @@ the more of them run, although they hardly use a core, and batches that take lon
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.fit import GPU_DEVICE
 from inferometer.diagnose.observation import Observation, Step
@@ -23,7 +23,7 @@ _SPARE = 0.2  # fraction of an instance that does not justify another one
 _TELLING = 3  # minimum executions per batch size; the first ones may be slow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedLimit:
     """Instances that wait for each other: the number in service, and the number doing useful work."""
 
@@ -37,7 +37,7 @@ class SharedLimit:
         return instances_for(self.working)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowBatches:
     """Execution time of a batch beside that of a single request."""
 

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, duration, rough, share
 from inferometer.diagnose.bottleneck import Conclusion, conclude
 from inferometer.diagnose.diagnosis import INSTANCES, WORSE, Change, ChangeTrial, Suggestion
@@ -145,7 +146,7 @@ class Investigation:
         return f"{share(abs(trial.ratio - 1))} {direction} than predicted: {lessons}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Span:
     """Instance counts of a model: `low` is known to be too few, `high` to be enough."""
 

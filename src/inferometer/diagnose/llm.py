@@ -20,9 +20,9 @@ and `shared` the cost that all requests in service share. Both are fitted to the
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, duration, quantity, rough, share
 from inferometer.diagnose.diagnosis import (
     CLIENT,
@@ -69,7 +69,7 @@ _MEMORY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LlmConclusion:
     """The conclusions from the figures of a sweep."""
 
@@ -80,7 +80,7 @@ class LlmConclusion:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestCost:
     """Cost of a request to the server as a function of the number in service."""
 
@@ -92,7 +92,7 @@ class RequestCost:
         return 1 / each_s if each_s > 0 else math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Evidence:
     """The evidence behind verdicts, checks and suggestions."""
 

@@ -1,9 +1,9 @@
 """Observation of a pipeline under one load: calls, execution times and configuration of each step."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, Executions, ModelStatistics
@@ -12,7 +12,7 @@ from inferometer.stats.measurement import CROWDED, GpuFigures, HostUse, Level
 US_PER_S = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepSetup:
     """The configuration of a step on the server."""
 
@@ -26,7 +26,7 @@ class StepSetup:
     gpus: int = 1  # number of GPUs it runs on, if any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One observed step. `service_s` includes the steps that it calls, `own_s` does not."""
 
@@ -50,7 +50,7 @@ class Step:
         return sum(row.count * row.size * row.total_ns for row in self.sizes) / items / NS_PER_S
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     """A level with all data that explains it."""
 

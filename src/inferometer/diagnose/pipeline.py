@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from inferometer.base.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Station:
     """One step. An execution of b inferences in r requests takes `fixed_s + b * item_s + (r - 1) * request_s` on an
     otherwise idle machine. It is on a GPU for `gpu_fixed_s + b * gpu_item_s` of that, and uses a core for the share
@@ -41,7 +43,7 @@ class Station:
         return self.gpu_fixed_s + batch * self.gpu_item_s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cores:
     """The cores that all steps share; cores held by other programs are not in `count`.
 
@@ -62,7 +64,7 @@ class Cores:
         return self.work(max(jobs, 1.0)) / max(jobs, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Devices:
     """The GPUs that all steps share.
 
@@ -85,7 +87,7 @@ class Devices:
         return self.work(max(jobs, 1.0)) / max(jobs, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pipeline:
     """The sequence of steps that a request passes through."""
 

@@ -9,9 +9,9 @@ exponential service times and cannot model the rest. A few hundred simulated req
 The result is deterministic: the same pipeline gives the same figures.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from inferometer.base.frozen import frozen
 from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station, with_station
 from inferometer.diagnose.simulation import SimulatedTraffic, Simulation
 
@@ -22,7 +22,7 @@ _ROUNDS = 12  # observed per request in flight
 _SETTLING = 4  # rounds before the observation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prediction:
     """Expected figures of a pipeline under one load."""
 

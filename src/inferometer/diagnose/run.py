@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.deadline import CALL_LAST_S, Deadline, End, ending
 from inferometer.base.errors import InferometerError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number, rough
 from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
@@ -40,7 +41,7 @@ LATE_NS = NS_PER_S
 LATEST_S = LATE_NS / NS_PER_S + CALL_LAST_S
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiagnoseRequest:
     """The inputs of a diagnosis."""
 
@@ -50,7 +51,7 @@ class DiagnoseRequest:
     keep: bool = False  # the best configuration, instead of restoring the original
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """The diagnosis with its trials, the best configurations, and the error that ended the trials early, if any."""
 

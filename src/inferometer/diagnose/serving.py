@@ -1,8 +1,8 @@
 """Diagnosis data of a server that generates text: its loads, and each possible limit with the evidence."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.stats.measurement import Distribution, Level, LlmServerFigures
 
@@ -15,7 +15,7 @@ SLOTS = "slots"  # changes the number of requests that the server runs at once
 State = Literal["limits", "has room", "not known"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServingLevel:
     """One load of an endpoint that generates text; None for figures that were not observed."""
 
@@ -45,7 +45,7 @@ class ServingLevel:
         return None if self.between_ns is None else self.between_ns / NS_PER_S
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LimitCheck:
     """A possible limit, with the evidence for or against it."""
 
@@ -56,7 +56,7 @@ class LimitCheck:
     bound: float | None = None  # requests/s that this limit allows on its own; never below the measured rate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Serving:
     """The evidence in the diagnosis of a server that generates text."""
 

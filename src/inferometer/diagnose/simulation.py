@@ -16,6 +16,7 @@ from functools import cache
 from heapq import heappop, heappush
 from itertools import count
 
+from inferometer.base.frozen import frozen
 from inferometer.diagnose.pipeline import Pipeline, Station
 from inferometer.diagnose.run_queues import Core, RunQueues
 
@@ -24,7 +25,7 @@ _SPREAD = 0.8  # relative variation of the time outside the stations
 _LEAST_S = 1e-9  # shortest time of a request
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SimulatedTraffic:
     """Requests of one kind: a constant number in flight, or arrivals at given times."""
 
@@ -34,7 +35,7 @@ class SimulatedTraffic:
     is_in_step: bool = True  # requests in flight start all at once
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndedRequest:
     """A completed request; `kind` is the index of its traffic."""
 
@@ -77,7 +78,7 @@ class _Place:
         return self.items / self.executions if self.executions else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Visit:
     place: _Place
     is_entering: bool  # otherwise it releases the instance it held

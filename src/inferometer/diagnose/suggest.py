@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, rough, share
 from inferometer.diagnose.diagnosis import (
     CLIENT_BATCH,
@@ -38,7 +39,7 @@ _HTTP_THREADS = 8  # the server's default
 _TRANSPORT_SHARE = 0.1  # share of the latency below which the transport of tensors does not matter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Circumstances:
     """Facts known apart from the measurements."""
 
@@ -52,7 +53,7 @@ class Circumstances:
     transfer_s: float = 0.0  # of a request to the system, and of its reply from first to last byte
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Situation:
     """The input of all suggestions."""
 
@@ -76,7 +77,7 @@ class Situation:
                 yield row, by_name[row.name]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Idea:
     """A change with its prediction. It is suggested if the gain exceeds `least`."""
 

@@ -6,10 +6,11 @@ server does not report stays unknown: nothing is guessed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Literal
 
+from inferometer.base.frozen import frozen
 from inferometer.wire.prometheus import MetricLine
 
 VLLM, SGLANG, TENSORRT_LLM, LLAMA_CPP = "vLLM", "SGLang", "TensorRT-LLM", "llama.cpp"
@@ -19,7 +20,7 @@ Joining = Literal["sum", "mean"]
 """How to combine several engines of one server."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedMetric:
     """A row: one server's name for one of our nouns."""
 
@@ -33,7 +34,7 @@ class NamedMetric:
     joining: Joining = "sum"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LlmReading:
     """One poll of an LLM server; None if not reported."""
 

@@ -4,10 +4,10 @@ The Python API takes its defaults from here too.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.frozen import frozen
 from inferometer.options import outputs
 from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
@@ -126,7 +126,7 @@ COMPARE_REFUSED: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiagnoseOptions:
     """Options of `diagnose` alone."""
 
@@ -167,7 +167,7 @@ class DiagnoseOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompareOptions:
     """Options of `compare` alone."""
 
@@ -204,7 +204,7 @@ class CompareOptions:
     force: bool = ours("--force", "Compare saved results even if load, payload or host differ.", is_main=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TuneOptions:
     """Options of `tune` alone."""
 
@@ -295,7 +295,7 @@ class TuneOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ViewOptions:
     """Options of `view`."""
 
@@ -310,7 +310,7 @@ class ViewOptions:
     quiet: bool = outputs.quiet("Do not print file names")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UiOptions:
     """Options of `ui`."""
 
@@ -343,7 +343,7 @@ class UiOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunsOptions:
     """Options of `runs`."""
 
@@ -367,7 +367,7 @@ class RunsOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateOptions:
     """Options of `gate`."""
 
@@ -414,7 +414,7 @@ class GateOptions:
     verbose: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InspectOptions:
     """Options of `inspect`."""
 
@@ -444,7 +444,7 @@ def _port(service: str, usual: int) -> Any:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServeOptions:
     """Options of `serve`."""
 
@@ -473,7 +473,7 @@ class ServeOptions:
     log_file: Path | None = option("--log-file", "Write the server's log to this file", path())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelftestOptions:
     """Options of `selftest`."""
 
@@ -481,7 +481,7 @@ class SelftestOptions:
     quick: bool = option("--quick", "Run a shorter, rougher test of about 20 seconds")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientsOptions:
     """Options of `clients`."""
 
@@ -525,7 +525,7 @@ class ClientsOptions:
     json: Path | None = option("--json", "Write all figures to this file", path())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DemoOptions:
     """Options of `demo`."""
 
@@ -534,7 +534,7 @@ class DemoOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustOptions:
     """Options of `trust`."""
 

@@ -14,13 +14,14 @@ A file that the user did not name may only set options that reach nothing (`opti
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import CONFIG, read_regular
 from inferometer.base.text import nearest
 from inferometer.options.asides import ASIDE
@@ -32,7 +33,7 @@ _ON, _OFF = ("true", "yes", "on"), ("false", "no", "off")
 _REMEDY = "give a file with --config FILE, or --config none"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """An option that is set: its words, its value, and their origin."""
 
@@ -51,7 +52,7 @@ def read_options(path: Path) -> tuple[bytes, os.stat_result]:
     return read_regular(path, CONFIG, "the options file", remedy=_REMEDY)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """An entry of an options file that requires the user's trust."""
 
@@ -75,7 +76,7 @@ class UntrustedError(UsageError):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigFile:
     """An options file, and the commands whose options it may set."""
 

@@ -1,8 +1,8 @@
 """Options of `interfere` alone, and the options that it and scenarios do not support."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
 from inferometer.options.option import appended, ours
 from inferometer.options.outputs import inconclusive_allowed
@@ -73,7 +73,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterfereOptions:
     """Options of `interfere` alone."""
 

@@ -1,7 +1,6 @@
 """Options of `capacity`."""
 
-from dataclasses import dataclass
-
+from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
 from inferometer.options import outputs
 from inferometer.options.option import appended, option
@@ -13,7 +12,7 @@ SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityOptions:
     """Options of `capacity`."""
 

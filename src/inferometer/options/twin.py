@@ -1,8 +1,8 @@
 """Options of `twin`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from inferometer.base.frozen import frozen
 from inferometer.options import outputs
 from inferometer.options.option import appended, option
 from inferometer.options.reach import Reach
@@ -18,7 +18,7 @@ from inferometer.options.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinOptions:
     """Options of `twin fit`, `twin predict` and `twin check`."""
 

@@ -1,9 +1,10 @@
 """The content of a report, apart from its looks: terminal, page and Markdown are three renderings of it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from inferometer.base.frozen import frozen
 from inferometer.report.format import plain_number
 
 
@@ -21,7 +22,7 @@ class Tone(Enum):
         return {"good": "✓", "warning": "!", "bad": "✗"}.get(self.value, "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figure:
     """A number to be shown large, with an explanation."""
 
@@ -31,7 +32,7 @@ class Figure:
     tone: Tone = Tone.PLAIN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """The heading of a column."""
 
@@ -55,7 +56,7 @@ class Depth(Enum):
     LISTING = "listing"  # folded on a screen, omitted elsewhere
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A table of formatted texts."""
 
@@ -66,7 +67,7 @@ class Table:
     tones: tuple[Tone, ...] = ()  # one per row, for its last cell
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Facts:
     """Names and their values."""
 
@@ -74,7 +75,7 @@ class Facts:
     rows: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """Something to know, perhaps on several lines, and what to do about it."""
 
@@ -83,7 +84,7 @@ class Message:
     tone: Tone = Tone.WARNING
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Messages:
     """A list of messages, numbered if `is_ranked`."""
 
@@ -92,7 +93,7 @@ class Messages:
     is_detail: bool = False  # shown on a terminal only if verbose
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """A text to copy."""
 
@@ -108,7 +109,7 @@ class Spread(Enum):
     TAIL = "tail"  # shares below 1: 90 %, 99 % and 99.9 % are equally far apart
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChartAxis:
     """An axis; `text` formats its values."""
 
@@ -120,7 +121,7 @@ class ChartAxis:
     below: Callable[[float], str] | None = None  # a second line below the text of a tick
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChartPoint:
     """A point with its tooltip `tip` and the limits of its error bars."""
 
@@ -133,7 +134,7 @@ class ChartPoint:
     is_doubtful: bool = False  # drawn hollow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChartLine:
     """Lines of one colour; each run of points is joined separately."""
 
@@ -155,7 +156,7 @@ class ChartLine:
         return "cross" if self.is_crossed else "point hollow" if is_hollow else "point"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A named stretch of the x axis; `is_faded` if nothing in it counts, `is_interval` if it contains a value."""
 
@@ -166,7 +167,7 @@ class Span:
     is_interval: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChartRule:
     """A line across the chart at a value of the y axis."""
 
@@ -174,7 +175,7 @@ class ChartRule:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chart:
     """Points over two axes."""
 
@@ -194,7 +195,7 @@ class Chart:
         return tuple((row.name, row.colour, row.key) for row in self.series)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Segment:
     """A piece of a bar."""
 
@@ -204,7 +205,7 @@ class Segment:
     colour: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bar:
     """A bar of consecutive segments."""
 
@@ -214,7 +215,7 @@ class Bar:
     detail: str = ""  # below its label
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bars:
     """Bars on one scale, from 0 to the longest, or to `full`."""
 
@@ -236,7 +237,7 @@ class Bars:
         return tuple({s.name: (s.name, s.colour, "") for row in fullest_first for s in row.segments}.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DifferenceBar:
     """A relative speed with its interval, on a scale that includes 1; without an interval it is only a dot."""
 
@@ -248,7 +249,7 @@ class DifferenceBar:
     group: str = ""  # a heading above the first bar of the group
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Differences:
     """Relative speeds below each other on one scale."""
 
@@ -260,7 +261,7 @@ class Differences:
 Block = Chart | Bars | Differences | Table | Facts | Messages | Code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """A question and its answer."""
 
@@ -277,7 +278,7 @@ def message_section(name: str, title: str, rows: Iterable[Message], lead: str = 
     return Section(name, title, lead, (Messages(found),)) if found else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """A complete report."""
 

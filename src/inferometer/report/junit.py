@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
 from inferometer.compare.regression import RegressionCheck
@@ -20,7 +20,7 @@ from inferometer.stats.result import Result
 _PROBLEMS = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """One test case; it passed if it has no problem."""
 

@@ -6,8 +6,9 @@ Prometheus conventions: underscores, and the unit as a suffix (`inferometer_requ
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from inferometer.base.frozen import frozen
 
 PREFIX = "inferometer"
 MS_PER_S = 1000
@@ -15,7 +16,7 @@ _SUFFIXES = {"s": "_seconds", "1": "_ratio", "{request}/s": "_per_second", "{tok
 """Suffixes of Prometheus names by unit; counts have none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedFigure:
     """An exported figure."""
 

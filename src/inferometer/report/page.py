@@ -6,12 +6,13 @@ size on a phone, no script is needed, and the page prints as it looks. All other
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
 from inferometer.report.document import (
     Block,
@@ -99,7 +100,7 @@ def block_markup(block: Block, title: str) -> Markup:
 # --- scales and ticks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """A mapping from values to pixels along one axis."""
 
@@ -237,7 +238,7 @@ def _times_tick(value: float) -> str:
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Frame:
     """The drawing area and its scales; whole marks fit at every edge."""
 

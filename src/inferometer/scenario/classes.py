@@ -1,12 +1,12 @@
 """Options of each class of a scenario: its own settings override those of the command line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.slo import parse_slo
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
@@ -44,7 +44,7 @@ _OF_RUN = frozenset(
 _CREDENTIALS = frozenset(("headers", "api_key_env", "api_key_file", "tls.certificate_file", "tls.key_file"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedClass:
     """A class with the options of its measurement."""
 

@@ -1,8 +1,8 @@
 """Load plans of a scenario: what each class sends in each phase."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import (
     Closed,
@@ -27,7 +27,7 @@ MOST_STEPS = 200  # per ramp of concurrency
 ClassPlan = Closed | Open | Stairs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClassLoad:
     """The load of a class before phases change it: a concurrency, a rate or an agenda."""
 
@@ -40,7 +40,7 @@ class ClassLoad:
     cap: int | None = None  # maximum requests outstanding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedPhase:
     """A phase with its start, its length, and the load of every class."""
 
@@ -81,7 +81,7 @@ def phase_points(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Slot:
     """A phase with its position and timing."""
 

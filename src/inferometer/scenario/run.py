@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # only runs on a cluster need it
 COMMAND_END_S = 2.0  # grace period for the commands of phases
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScenarioRequest:
     """A scenario with the options of the command line."""
 
@@ -47,7 +48,7 @@ class ScenarioRequest:
     folder: Path | None = None  # of the scenario file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScenarioSetup:
     """A scenario that is ready to run."""
 

@@ -7,10 +7,10 @@ four ways, by the number of the request; each way is counted separately.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Load
@@ -38,7 +38,7 @@ LAG_NS = 150 * NS_PER_US
 SURE = 0.001  # significance level of the test for Poisson arrivals
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lags:
     """Lags of waits behind their due times."""
 

@@ -3,9 +3,10 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from inferometer.base.frozen import frozen
 
 SCHEMA = 1
 
@@ -22,7 +23,7 @@ class CheckResult(Enum):
     FAIL = "FAIL"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """One line of the table: `figures` have their unit in their name."""
 
@@ -33,7 +34,7 @@ class Check:
     figures: Mapping[str, Figure]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelfTest:
     """A whole self-test."""
 
@@ -58,7 +59,7 @@ def to_json(found: SelfTest) -> str:
     return json.dumps(document, indent=1, sort_keys=True, default=lambda value: value.value.lower()) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thoroughness:
     """Duration of each part."""
 

@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from inferometer import __version__
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_US
 from inferometer.options.commands import ClientsOptions
 from inferometer.report.document import Document, Message, Messages, Section, Table, Tone, text_columns
@@ -20,7 +20,7 @@ SCHEMA = 1
 GIGA = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planned:
     """Content of the answer."""
 

@@ -8,8 +8,8 @@ use is that of the upper end of the interval, so that it suffices.
 """
 
 import math
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.measurement import Estimate
 
 CLUSTER_COST = 1.15  # maximum CPU per request of a cluster client, relative to a single worker
@@ -21,7 +21,7 @@ US_PER_S = 1e6
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machines:
     """Resources of each client's machine."""
 
@@ -30,7 +30,7 @@ class Machines:
     headroom: float  # share that stays unused
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedLoad:
     """The load and its kind of request."""
 
@@ -40,7 +40,7 @@ class WantedLoad:
     received_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """A number of clients, with its values at the ends of the interval."""
 
@@ -52,7 +52,7 @@ class Bounds:
         return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientsNeeded:
     """The answer. Cores and bits are totals of all clients, without headroom."""
 

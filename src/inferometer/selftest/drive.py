@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from inferometer.base.errors import LocalError
+from inferometer.base.frozen import frozen
 from inferometer.base.interpreter import module_command
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.plan import Plan
@@ -77,7 +78,7 @@ class HelperProcess:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerReport:
     """Report of a built-in server since its start."""
 

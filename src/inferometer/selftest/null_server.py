@@ -21,8 +21,9 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from array import array
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.wire.frames import (
     ACK,
@@ -68,7 +69,7 @@ def dealt(requests: int) -> dict[str, int]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stall:
     """A server that freezes at the beginning of every period of the clock."""
 
@@ -89,7 +90,7 @@ class Stall:
         return f"freezes {frozen} s in every {period} s"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Behaviour:
     """Behaviour of one built-in server."""
 

@@ -1,10 +1,10 @@
 """Cost of requests of a given size to one worker on this machine, measured several times."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
+from inferometer.base.frozen import frozen
 from inferometer.load.plan import Closed
 from inferometer.selftest.drive import NullServer, ServerReport, run_load, workers
 from inferometer.selftest.limits import CONCURRENCY, limited_by
@@ -16,7 +16,7 @@ REPEATS = 6
 SURE = 0.975  # share below the upper end of a 95 % interval
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchanged:
     """The kind of request."""
 
@@ -25,7 +25,7 @@ class Exchanged:
     reply_size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OneWorker:
     """Rate and CPU time per request of each repeat; bytes include all protocol headers."""
 

@@ -2,11 +2,11 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from inferometer.base.errors import InferometerError, LocalError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Remark
 from inferometer.server.guard import ServerFiles
 from inferometer.server.guarded import GuardedProcess, is_about_models, ports_in_use, telling_lines
@@ -155,7 +155,7 @@ class EmbeddedTriton:
         return self._now.guarded.process.wait()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Running:
     guarded: GuardedProcess
     ports: Ports

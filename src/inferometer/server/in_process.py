@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.interpreter import module_command
 from inferometer.server.guard import GRACE_S, ServerFiles
 from inferometer.server.guarded import GuardedProcess, ending, last_line, telling_lines
@@ -25,7 +26,7 @@ _LIBRARIES = ("lib/libtritonserver.so", "lib64/libtritonserver.so")
 USUAL_DIRECTORY = Path("/opt/tritonserver")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFolder:
     """A model with a configuration that differs from that of its folder."""
 

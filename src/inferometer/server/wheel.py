@@ -9,11 +9,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.threads import users_environment
 
@@ -33,7 +33,7 @@ for path in {paths!r}:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wheel:
     """The installed files of nvidia-pytriton; read, never written."""
 

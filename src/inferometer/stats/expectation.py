@@ -14,11 +14,11 @@ chance with any noise. Measured rates are in docs/gate.md, from benchmarks/trend
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.intervals import student_t
 from inferometer.stats.trend import LEAST, Logs, TrendPoint, changes, pulled_in, spread
 
@@ -32,7 +32,7 @@ _HEAVY, _HEAVY_OF_MANY = 3, 4  # degrees of freedom
 Parts = tuple[tuple[TrendPoint, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expectation:
     """Expected value and limits on a logarithmic scale."""
 

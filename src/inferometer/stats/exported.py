@@ -1,8 +1,9 @@
 """Contents of the per-request export, level by level; never entirely in memory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from inferometer.base.frozen import frozen
 
 
 class Value(NamedTuple):
@@ -13,7 +14,7 @@ class Value(NamedTuple):
     data: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedResponse:
     """One response of a request; its time is in nanoseconds since the epoch."""
 
@@ -21,7 +22,7 @@ class ExportedResponse:
     outputs: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedRequest:
     """One request; all times are in nanoseconds since the epoch."""
 
@@ -41,7 +42,7 @@ class ExportedRequest:
         return self.status == "ok"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedLevel:
     """A level and an iterator over the requests that ended in its windows."""
 
@@ -51,7 +52,7 @@ class ExportedLevel:
     requests: Iterator[ExportedRequest]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Export:
     """Export of a run. Read each level completely before the next."""
 

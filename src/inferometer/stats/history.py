@@ -6,10 +6,10 @@ tags, the other loads that were measured, and for how long.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from inferometer.base.frozen import frozen
 from inferometer.options.options import MODERN
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate
@@ -72,7 +72,7 @@ class PastRun(Protocol):
 R = TypeVar("R", bound=PastRun)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunSetting:
     """The common properties of comparable runs."""
 
@@ -120,7 +120,7 @@ def _moment(run: PastRun) -> float:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FigureHistory:
     """A figure of comparable runs at one load, in run order."""
 

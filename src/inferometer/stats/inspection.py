@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import inferometer
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.contents import Contents, read_contents
 from inferometer.dataset.tokens import open_tokenizer
@@ -29,7 +30,7 @@ _CURVE = (0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 9
 Times = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenLengths:
     """Lengths of prompts or answers in tokens; `curve` has (percentile, tokens)."""
 
@@ -43,7 +44,7 @@ class TokenLengths:
     curve: tuple[tuple[float, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrivalBin:
     """Requests and tokens due in one interval."""
 
@@ -53,7 +54,7 @@ class ArrivalBin:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Burstiness:
     """Unevenness of arrivals; both figures are 1 for independent requests (Poisson), 0 for regular ones.
 
@@ -69,7 +70,7 @@ class Burstiness:
     tick_s: float  # all times are multiples of it, counted from the first one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inspection(Answer):
     """Contents of a trace or prompt file. All `bins` last `bin_s`; the last one may end after the last request."""
 

@@ -10,19 +10,20 @@ first d digits, so the others share those: a token or two each, which no block c
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.dataset.prompts import PromptText
 from inferometer.dataset.tokens import Tokenizer
 from inferometer.dataset.trace_tokens import TraceTokens, cacheable_in_blocks
 from inferometer.stats.prompt_figures import PromptFigures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskedPrompts:
     """Requested properties of the prompts, as in `PromptFigures`."""
 
@@ -32,7 +33,7 @@ class AskedPrompts:
     prefixes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SentPrompt:
     """A rendered request, and how often it was sent."""
 

@@ -24,12 +24,12 @@ Measured rates are in docs/gate.md, from benchmarks/trend.py.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.intervals import student_t
 
 FALSE_ALARMS = 0.002  # share of histories without a change in which one is reported
@@ -49,7 +49,7 @@ _AT_ONCE = 2_000_000  # values of random orders in memory at a time
 Logs = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrendPoint:
     """A figure of one run, in its unit; positive."""
 
@@ -60,7 +60,7 @@ class TrendPoint:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrendChange:
     """A change between two runs; `ratio` is the figure's level after it over the one before, with its 95 % interval."""
 
@@ -129,7 +129,7 @@ def _places(logs: Logs, rate: float) -> Iterator[int]:
             return
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """Parts of a history, from `first` up to `last`, each compared with the rest."""
 

@@ -8,12 +8,13 @@ missing.
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, Name, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import (
     OWN,
@@ -90,7 +91,7 @@ _PLAIN_MODEL = re.compile(r"\w[\w-]*")
 Check = Callable[[Request[Any]], Options | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Startable:
     """A command that can be started from the browser."""
 
@@ -104,7 +105,7 @@ class Startable:
     places: tuple[str, ...] = ()  # options for output folders, which are placed in the store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormField:
     """An option as a field of the form."""
 
@@ -122,7 +123,7 @@ class FormField:
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormGroup:
     """A group of fields."""
 
@@ -130,7 +131,7 @@ class FormGroup:
     fields: tuple[FormField, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """The result of checking a filled form."""
 

@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
 
 from inferometer.base import confined
+from inferometer.base.frozen import frozen
 from inferometer.base.interpreter import module_command
 from inferometer.store.private import ensure_folder, open_file
 from inferometer.ui.uploads import folder_of
@@ -22,7 +23,7 @@ MOST_SAID = 4000  # most characters kept of a failed command's output
 KEPT = 20  # finished jobs that are remembered
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueuedRun:
     """A requested command."""
 

@@ -2,10 +2,10 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
 from inferometer.report.format import duration, level_label, level_value, quantity, time_span
 from inferometer.stats.measurement import Estimate
@@ -46,7 +46,7 @@ def _environment() -> "Environment":
     return environment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRow:
     """A run in lists and headings."""
 
@@ -68,7 +68,7 @@ class RunRow:
         return f"/runs/{self.run.id}" + ("/live" if self.run.state == "running" else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Badge:
     """The state or outcome of a run in a word or two, with a colour `tone`."""
 
@@ -128,7 +128,7 @@ def ms(found: Estimate | None) -> str:
 # --- sparklines
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spark:
     """Throughput by level as points of an SVG line, and in words."""
 

@@ -2,11 +2,12 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import KEY, read_regular
 from inferometer.base.text import decode_json
 from inferometer.store.private import open_file
@@ -15,7 +16,7 @@ from inferometer.store.process import is_alive, started
 FILE = "ui.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UiPlace:
     """A listening server and its token."""
 

@@ -5,13 +5,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.writing import writing
 from inferometer.store.private import ensure_store
 from inferometer.ui import place
@@ -25,7 +25,7 @@ STEP_S = 0.25
 USUAL_PORT = 8700
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UiRequest:
     """Settings. `port` None uses the usual port or a free one; with `idle_s` None it never exits by itself."""
 

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
+from inferometer.base.frozen import frozen
 from inferometer.report.document import Document
 from inferometer.report.documents.trend import TrendFacts, trend_document
 from inferometer.report.format import level_label, plural
@@ -16,7 +16,7 @@ MOST_RUNS = 1000  # the newest runs, which form a trend
 ALL_LOADS = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrendChoice:
     """One option of a selection."""
 
@@ -24,7 +24,7 @@ class TrendChoice:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrendView:
     """The available and selected options, and the selected runs."""
 

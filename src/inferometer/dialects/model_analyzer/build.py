@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.model_analyzer import rules
@@ -60,7 +61,7 @@ _FLAGS = "perf_analyzer_flags"
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProfileJob:
     """A `profile` command: the search and its reports."""
 

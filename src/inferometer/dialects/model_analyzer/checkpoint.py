@@ -5,12 +5,13 @@ A classic checkpoint is `<n>.ckpt`, one JSON object. It is read for its measurem
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.answer_file import plain
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import is_digits
 from inferometer.dialects.model_analyzer.config import JOURNAL
@@ -34,7 +35,7 @@ Sent = Mapping[str, tuple[str, Mapping[str, list[str]]]]
 """By model, the protocol and the load generator's flags that determine the data."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """The content of a checkpoint; `is_ours` if the journal next to it has the same."""
 
@@ -315,7 +316,7 @@ def _rows(figures: Figures) -> list[list[Any]]:
 # --- the whole folder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """The content of the folder, for all models; `studies` has the searches without their trials."""
 

@@ -2,12 +2,12 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inferometer import __version__
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.dialects.model_analyzer.config import (
@@ -26,7 +26,7 @@ ANALYZE = "analyze"
 OLD_MODELS = "analysis_models"  # of the older tool, for `analyze` only
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """One of the two programs with these commands."""
 

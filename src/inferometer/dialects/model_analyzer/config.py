@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.dialects.model_analyzer.flags import (
     Flags,
     docker_args,
@@ -67,7 +68,7 @@ SERVER_FIELDS = ("model_name", "gpu_uuid", "gpu_used_memory", "gpu_utilization",
 # --- models
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelEntry:
     """A model with its own settings; `where` is its dotted path."""
 
@@ -156,7 +157,7 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """How a field of `Config` is written and read; `is_word` if it is also a command-line option."""
 

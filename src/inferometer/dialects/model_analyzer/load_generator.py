@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.threads import users_environment
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config, called
@@ -57,7 +58,7 @@ _GPU_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadGenerator:
     """A program that sends the load, with its configuration."""
 
@@ -86,7 +87,7 @@ def find_generator(config: Config, launch: LaunchSettings) -> LoadGenerator | No
     return LoadGenerator(path, config, library, launch.environment)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     """A run of the program for one model of a trial."""
 

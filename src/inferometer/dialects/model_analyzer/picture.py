@@ -1,10 +1,11 @@
 """The classic tool's plots as SVG: one metric over another with a line per variant, and the latency breakdown."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from markupsafe import Markup
 
+from inferometer.base.frozen import frozen
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import ChartAxis
 from inferometer.report.documents.study_charts import header, line
@@ -27,7 +28,7 @@ _FONT = "DejaVu Sans, Liberation Sans, sans-serif"
 _AXIS = ChartAxis("")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drawing:
     """An SVG with its size in pixels."""
 

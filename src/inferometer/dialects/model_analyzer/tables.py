@@ -3,8 +3,9 @@
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from inferometer.base.frozen import frozen
 from inferometer.dialects.model_analyzer.config import (
     GPU_FIELDS,
     INFERENCE_FIELDS,
@@ -23,7 +24,7 @@ SERVER_NAME = "triton-server"
 PARAMETER = "backend_parameter/"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sheet:
     """A table with formatted cells; `missing` are columns without data."""
 
@@ -49,7 +50,7 @@ class Sheet:
         return "\n".join([self.title, *lines, ""])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """One measurement, with the GPU of the row."""
 
@@ -119,7 +120,7 @@ def _sheet(title: str, fields: Sequence[str], rows: Sequence[_Row]) -> Sheet:
 # --- columns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Column:
     """A heading, and a function for a row's cell; None if unknown."""
 

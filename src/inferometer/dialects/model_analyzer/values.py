@@ -5,11 +5,11 @@ A reader takes the dotted path of the value and the value itself, from YAML or t
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY
 from inferometer.tune import scoring
 
@@ -245,7 +245,7 @@ def weighting_at_top(path: str, value: Any) -> None:
 _LOADS = ("batch_size", "concurrency", "request_rate")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plot:
     """A plot of one metric over another, with a line per variant."""
 

@@ -4,9 +4,9 @@ Bars show the pieces of all levels; a table has the pieces of one level, or the 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from inferometer.base.frozen import frozen
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table, text_columns
 from inferometer.report.documents.levels import Rows, best, few, load_column, longest, measured
@@ -54,7 +54,7 @@ Pieces = dict[str, float]
 """Mean nanoseconds of one request by piece, in order of occurrence."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelTime:
     """A model that works on the request; its pieces are per request of the top model."""
 

@@ -3,9 +3,10 @@ latency distribution. Comparisons and diagnoses draw the same curves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import UNITS
 from inferometer.options.values import Range
@@ -453,7 +454,7 @@ def few(rows: Rows, most: int) -> Rows:
     return tuple(rows[round(number * last / (most - 1))] for number in range(most))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timed:
     """The subject of a distribution: the time, and what it belongs to. Times below `least_ns` are not drawn."""
 

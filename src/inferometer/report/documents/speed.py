@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.compare.comparison import (
     FAILED,
     FASTER,
@@ -47,7 +47,7 @@ LEAST_TOP1 = 0.99
 _PLACES = (0, 1, 2, 3, 4)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speed:
     """What a variant's figures show over all loads: one direction, or two that contradict each other."""
 

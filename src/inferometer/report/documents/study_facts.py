@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from inferometer.base.frozen import frozen
 from inferometer.report.format import difference, plain_number, plural, significant
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
@@ -213,7 +213,7 @@ LEAST_RATIO = 1.01  # smallest ratio of figures that differ
 HANDLED = ("instance_group", "max_batch_size", "dynamic_batching")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """One value of one knob: number of variants, their mean and their best."""
 

@@ -1,9 +1,10 @@
 """Timeline of a run: every window of every level, side by side."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, groupby
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.options.effective import Effective
 from inferometer.options.values import Range
@@ -40,7 +41,7 @@ LISTED = 1000
 _ENDINGS = ("interrupted", "server gone", "no answer", "all failed")  # verdicts shown in the label of a level
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """A window at its position in the whole run."""
 

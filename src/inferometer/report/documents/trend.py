@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS
 from inferometer.report.document import (
     Chart,
@@ -52,7 +53,7 @@ CARDS = 4
 NAMED = 3  # most changes that the verdict names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrendFacts:
     """Title and facts of a trend, and names and commits of its runs."""
 
@@ -63,7 +64,7 @@ class TrendFacts:
     tool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Trend:
     """A history with its changes."""
 
