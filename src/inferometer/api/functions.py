@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.api.arguments import asked, checked, expect, items, named, read, worded
 from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
+from inferometer.options.amounts import read_price
 from inferometer.options.commands import (
     DIAGNOSED_S,
     CompareOptions,
@@ -18,7 +19,6 @@ from inferometer.options.commands import (
 from inferometer.options.finding import FindOptions
 from inferometer.options.options import DURATION_S
 from inferometer.options.planning import CapacityOptions
-from inferometer.options.prices import read_price
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -75,6 +75,12 @@ def gpu_names() -> tuple[str, ...]:
     return tuple(found)
 
 
+def host_class() -> str:
+    """Return a description that is equal for machines whose figures can be compared."""
+    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} x {processor()}"
+    return " + ".join([machine, *gpu_names()])
+
+
 # --- GPUs, read through NVML; none without a driver or nvidia-ml-py
 
 

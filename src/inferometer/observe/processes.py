@@ -28,7 +28,7 @@ def maybe_process(pid: int) -> Process | None:
     try:
         words = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()  # a name may contain anything
         core_s = (int(words[11]) + int(words[12])) / _TICKS_PER_S
-        return Process(pid, int(words[1]), words[0] == b"Z", int(words[19]), core_s)
+        return Process(pid, int(words[1]), words[0] in (b"Z", b"X"), int(words[19]), core_s)
     except (OSError, IndexError, ValueError):
         return None
 

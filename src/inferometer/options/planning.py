@@ -3,8 +3,8 @@
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
 from inferometer.options import outputs
+from inferometer.options.amounts import price
 from inferometer.options.option import appended, option
-from inferometer.options.prices import price
 from inferometer.options.reach import Reach
 from inferometer.options.values import choice, duration, label, objective, text, whole
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 HOST = "127.0.0.1"
-LABELS = ("model", "command", "run")
 
 
 class PrometheusPage:

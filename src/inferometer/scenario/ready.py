@@ -8,7 +8,6 @@ from inferometer.base.units import plain_number
 from inferometer.scenario.spec import Scenario, read_scenario
 
 FOLDER = Path(__file__).parent / "files"
-LIST = "list"
 
 
 def ready_names() -> tuple[str, ...]:

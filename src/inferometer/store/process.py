@@ -4,9 +4,9 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.observe.processes import maybe_process
 from inferometer.store.run import RUNNING, Run
 
 _APART_S = 2.0  # tolerance for start times, which move when the clock is adjusted
@@ -14,12 +14,11 @@ _APART_S = 2.0  # tolerance for start times, which move when the clock is adjust
 
 def started(pid: int) -> float | None:
     """Start time of a process in unix seconds; None if there is none, or if it is a zombie."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
+    found = maybe_process(pid)
+    if found is None or found.is_zombie:
         return None
-    return None if words[0] in "ZX" else time.time() - age_s
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - found.start_ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s
 
 
 def is_alive(pid: int, process_started: float) -> bool:

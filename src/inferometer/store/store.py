@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.reading import ANSWER, check_file
 from inferometer.base.writing import writing
+from inferometer.observe.host import host_class
 from inferometer.store.filter import ALL, RunFilter
-from inferometer.store.host_class import host_class
 from inferometer.store.keeper import Keeper, now
 from inferometer.store.private import ensure_folder, ensure_store, make_folder, open_file
 from inferometer.store.process import started

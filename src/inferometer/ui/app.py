@@ -35,10 +35,10 @@ from inferometer.store.index import ORDERS
 from inferometer.store.process import interrupt
 from inferometer.store.run import RUNNING, Run
 from inferometer.store.words import MASK
-from inferometer.ui import form, frames, live, uploads
+from inferometer.ui import form, live, uploads
 from inferometer.ui.looking import look_at
 from inferometer.ui.pages import RunRow, badge, page
-from inferometer.ui.security import MOST_UPLOAD, NO_TOKEN
+from inferometer.ui.security import MOST_UPLOAD, NO_TOKEN, frame_policy, framed
 from inferometer.ui.site import Site
 from inferometer.ui.trends import document_of, trend_view
 
@@ -262,8 +262,8 @@ def _report(request: Request) -> Response:
 
 
 def _frame(request: Request, report: str) -> Response:
-    text = frames.framed(report, request.query_params.get("theme", ""))
-    return HTMLResponse(text, headers={"content-security-policy": frames.policy(text)})
+    text = framed(report, request.query_params.get("theme", ""))
+    return HTMLResponse(text, headers={"content-security-policy": frame_policy(text)})
 
 
 _DOWNLOADS: Mapping[str, tuple[str, Callable[[Answer], str]]] = {

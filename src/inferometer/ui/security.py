@@ -8,6 +8,8 @@ Behind a proxy, Host is either the name that the browser used, which `--allow-ho
 the proxy set. In the second case only Origin shows where the page came from, and it must be an allowed host.
 """
 
+import base64
+import hashlib
 import hmac
 import ipaddress
 import re
@@ -237,3 +239,25 @@ async def _say(send: Send, status: int, text: str, headers: Iterable[tuple[bytes
     whole = [(b"content-type", b"text/plain; charset=utf-8"), *headers]
     await send({"type": "http.response.start", "status": status, "headers": whole})
     await send({"type": "http.response.body", "body": text.encode()})
+
+
+# --- reports in sandboxed frames, which cannot reach the store or the token
+
+THEMES = ("light", "dark")
+_OPENING = '<html lang="en">'
+
+
+def framed(report: str, theme: str) -> str:
+    """A report page without its own header, in the colours of the surrounding page."""
+    chosen = f' data-theme="{theme}"' if theme in THEMES else ""
+    return report.replace(_OPENING, f'{_OPENING[:-1]} data-framed="yes"{chosen}>', 1)
+
+
+def frame_policy(report: str) -> str:
+    """The content security policy of a report, which only allows the script at its end."""
+    script = report.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts allow-downloads"
+    )

@@ -28,8 +28,8 @@ from inferometer.report.documents.study import (
     not_done_section,
     pareto,
     search_section,
+    servers_section,
 )
-from inferometer.report.documents.study_servers import servers_section
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.verdict import NOT_SHOWN
