@@ -113,6 +113,11 @@ def from_json(text: str, origin: str, *types: type[A]) -> A:
             f"'{origin}' is not JSON: {error}",
             remedy="give a file written by inferometer, such as with --json",
         ) from error
+    return from_document(document, origin, *types)
+
+
+def from_document(document: Any, origin: str, *types: type[A]) -> A:
+    """Read an answer from the decoded JSON of a file; reject other kinds and schemas."""
     known = {each.kind: each for each in types}
     answer = known.get(_kind(document))
     if answer is None:

@@ -11,6 +11,7 @@ CANCELLED = 7
 REFUSED = 8  # a successful status with an error in the reply
 WITHDRAWN = 9  # cancelled by the client on request: --cancel-after
 VISIT = 10  # a visit failed in its own code, or in a value that it took from an answer
+OTHER = 11  # a failure in another tool's file that is none of these
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
@@ -39,6 +40,7 @@ _KINDS = {
     REFUSED: "error in the reply",
     WITHDRAWN: "cancelled by the client",
     VISIT: "visit",
+    OTHER: "other",
 }
 
 

@@ -240,8 +240,8 @@ def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
     below: list[int] = []
     seen = 0
     for bound, count in latency.histogram:
-        low = max(bound * step, edges[-1] if edges else latency.min_ns)
-        high = max(min(bound, latency.max_ns), low)
+        low = max(bound * step, edges[-1] if edges else latency.min_ns or 0)
+        high = max(bound if latency.max_ns is None else min(bound, latency.max_ns), low)
         edges += [low, high]
         below += [seen, seen + count]
         seen += count

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from inferometer.base.answer_file import read
 from inferometer.base.errors import UsageError
 from inferometer.capacity.replica import REMEDY
 from inferometer.capacity.run import SavedOption
 from inferometer.stats.result import Result
+from inferometer.stats.saved import read
 
 Prices = Sequence[tuple[str, float]]
 """(name of an option or "" for all, price per hour)"""

@@ -113,12 +113,12 @@ def _check(request: Request[CompareOptions]) -> None:
 
 
 def _saved(names: Sequence[str], store: Path | None, terms: "Terms", own: CompareOptions) -> "Comparison":
-    from inferometer.base.answer_file import read as read_answer
     from inferometer.compare.saved import compare_saved
     from inferometer.report.saved import consistent
     from inferometer.stats.result import Result
+    from inferometer.stats.saved import read
 
-    results = [(name, read_answer(saved_file(name, store), Result)) for name in names]
+    results = [(name, read(saved_file(name, store), Result)) for name in names]
     with consistent(*names):
         return compare_saved(results, terms, is_forced=own.force)
 

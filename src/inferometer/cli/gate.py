@@ -120,8 +120,8 @@ def _is_file(word: str) -> bool:
 
 
 def _saved(name: str) -> _JudgedRun:
-    from inferometer.base.answer_file import read
     from inferometer.stats.result import Result
+    from inferometer.stats.saved import read
     from inferometer.store.run import FINISHED, Run
     from inferometer.store.summary import summarized
 

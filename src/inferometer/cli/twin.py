@@ -99,9 +99,9 @@ def _fit(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin":
 
 def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list[Result]]":
     """Return the results of measurements and diagnoses, with their given names."""
-    from inferometer.base.answer_file import read
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.stats.result import Result
+    from inferometer.stats.saved import read
     from inferometer.store.saved_run import saved_file
 
     kinds: tuple[type[Result | Diagnosis], ...] = (Result, Diagnosis)

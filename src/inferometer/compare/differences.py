@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
     FASTER,
@@ -193,10 +194,16 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
         if one is None or two is None or one.value <= 0 or two.value <= 0:
             continue
         percent = unpaired_percent(one, two, looks)
-        reason = "too few requests for an interval" if percent.low is None else ""
+        reason = _why_open(base, other) if percent.low is None else ""
         verdict = difference_verdict(metric, percent)
         found.append(Difference(metric.short, one.value, two.value, percent, verdict, reason))
     return tuple(found)
+
+
+def _why_open(*levels: Level) -> str:
+    if any(level.has_remark(Note.SUMMARY_ONLY) for level in levels):
+        return "a file without single requests has no interval"
+    return "too few requests for an interval"
 
 
 def speedup(row: Difference) -> Estimate:

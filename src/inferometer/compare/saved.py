@@ -9,7 +9,7 @@ from inferometer.base.errors import UnlikeError, UsageError
 from inferometer.compare.comparison import Comparison, Contrast, LevelDifference, Variant
 from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_levels, overall
 from inferometer.compare.gates import Terms, conclude
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.result import Result
 
 _NOT_IN_TURNS = (
@@ -34,12 +34,13 @@ def compare_saved(
                 remedy="measure both in the same way, or use --force",
             )
         notes += [f"{name}: {difference}" for difference in differing]
-    matched = [_matched(base, other) for _, other in others]
+    notes += [text for name, result in results if (text := _source_note(name, result))]
+    matched = [_matched(base, other, is_forced=is_forced) for _, other in others]
     for (name, _), pairs in zip(others, matched, strict=True):
         if not pairs:
             raise UnlikeError(
                 f"'{name}' and '{results[0][0]}' have no level of load in common",
-                remedy="measure both at the same levels",
+                remedy="measure both at the same levels, or use --force if each has a single one",
             )
     wanted = headline_metrics(base.effective.percentile, terms.percentiles)
     looks = len(wanted) * sum(map(len, matched))
@@ -63,13 +64,30 @@ def compare_saved(
     return conclude(found, terms)
 
 
-def _matched(base: Result, other: Result) -> list[tuple[Level, Level]]:
-    known = {(level.mode, level.value): level for level in other.levels if level.measurement is not None}
-    return [
-        (level, known[level.mode, level.value])
-        for level in base.levels
-        if level.measurement is not None and (level.mode, level.value) in known
+def _source_note(name: str, result: Result) -> str:
+    """Say what is unknown about a result that another tool wrote."""
+    if not result.source:
+        return ""
+    load = " its load," if any(level.mode == UNSTATED for level in result.levels) else ""
+    return (
+        f"{name} was written by {result.tool}, which does not state{load} its payload and its machine: "
+        "make sure that they are the same"
+    )
+
+
+def _matched(base: Result, other: Result, *, is_forced: bool) -> list[tuple[Level, Level]]:
+    """Pair the levels with the same load. Single levels are also paired if a load is not stated, or if forced."""
+    ours, theirs = (
+        [level for level in result.levels if level.measurement is not None] for result in (base, other)
+    )
+    known = {(level.mode, level.value): level for level in theirs}
+    found = [
+        (level, known[level.mode, level.value]) for level in ours if (level.mode, level.value) in known
     ]
+    if found or len(ours) != 1 or len(theirs) != 1:
+        return found
+    is_unstated = UNSTATED in (ours[0].mode, theirs[0].mode)
+    return [(ours[0], theirs[0])] if is_forced or is_unstated else []
 
 
 # --- whether two results may be compared: same load, same payload, same class of machine
@@ -101,7 +119,10 @@ _MEMORY_SLACK = 0.1  # memory differs slightly between machines of one class
 
 
 def unlike(base: Result, other: Result) -> tuple[str, ...]:
-    """Describe the differences in setup; empty if the results may be compared."""
+    """Describe the known differences in setup; empty if the results may be compared."""
+    if base.source or other.source:
+        modes = (base.effective.mode, other.effective.mode)
+        return () if UNSTATED in modes else tuple(_differing(*({"mode": mode} for mode in modes), _LOAD, "load"))
     return (
         *_differing(asdict(base.effective), asdict(other.effective), _LOAD, "load"),
         *_differing(_data(base), _data(other), _PAYLOAD, "payload"),

@@ -162,7 +162,7 @@ def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> O
         client_share=found.client.cpu_share,
         client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
         host=host,
-        variation=found.latency.std_ns / found.latency.mean_ns if found.latency.mean_ns else None,
+        variation=(found.latency.std_ns or 0) / found.latency.mean_ns if found.latency.mean_ns else None,
         gpus=(found.metrics.gpus if found.metrics is not None else ()) or (() if host is None else host.gpus),
         noise=found.infer_per_s.relative_half_width or 0.0,
     )

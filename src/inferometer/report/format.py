@@ -10,7 +10,7 @@ from inferometer.base.units import NS_PER_US
 from inferometer.options.effective import Effective
 from inferometer.stats import verdict
 from inferometer.stats.doubts import BARS
-from inferometer.stats.measurement import PHASE, Distribution, Estimate, Level
+from inferometer.stats.measurement import PHASE, UNSTATED, Distribution, Estimate, Level
 
 GIB = 1024**3
 NONE = "-"  # a figure that does not exist
@@ -39,6 +39,8 @@ SCHEDULED, RISING = "schedule", "rising concurrency"
 
 
 def level_value(mode: str, value: float) -> str:
+    if mode == UNSTATED:
+        return NONE
     if mode.startswith(PHASE):
         return mode.removeprefix(PHASE)
     if mode == SCHEDULED:
@@ -72,10 +74,14 @@ def level_label(mode: str, value: float) -> str:
         return RISING
     if mode.startswith(PHASE):
         return mode
+    if mode == UNSTATED:
+        return "an unstated load"
     return f"{load_name(mode)} {level_value(mode, value)}"
 
 
 def load_name(mode: str) -> str:
+    if mode == UNSTATED:
+        return "load"
     return "concurrency" if mode == "concurrency" else "request rate"
 
 
@@ -95,8 +101,9 @@ def average(whole: Distribution) -> str:
 
 
 def at_percentile(whole: Distribution, p: float) -> str:
-    """A percentile of durations; a dash if there are none."""
-    return duration(whole.percentile_ns(p)) if whole.count else NONE
+    """A percentile of durations; a dash if it is unknown."""
+    ns = whole.maybe_percentile_ns(p)
+    return NONE if ns is None else duration(ns)
 
 
 def exact_share(part: float) -> str:

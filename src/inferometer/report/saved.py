@@ -15,11 +15,12 @@ from inferometer.report.document import Document
 from inferometer.report.kinds import TYPES, kind_of
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.stats.saved import read as read_saved
 
 
 def read(path: Path) -> Any:
     """Read the answer in a file, whatever its kind."""
-    return answer_file.read(path, *TYPES)
+    return read_saved(path, *TYPES)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def level_sentence(level: Level, *, with_ok: bool = True) -> str:
 
 
 def _mean_and_tail(latency: Distribution) -> str:
-    return f"avg {duration(latency.mean_ns)}, p99 {duration(latency.percentile_ns(99))}"
+    return f"avg {duration(latency.mean_ns)}, p99 {at_percentile(latency, 99)}"
 
 
 def _middle_and_tail(times: Distribution) -> str:
@@ -247,17 +247,18 @@ def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
         f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
         for name, estimate in measurement.latency_intervals
     ]
+    if not measurement.client.workers:  # read from another tool's file
+        rows = rows if any(row.low is not None for _, row in measurement.latency_intervals) else []
     if rows:
         yield f"95 % intervals: {', '.join(rows)}."
-    yield _client(measurement.client, ports)
+    if measurement.client.workers:
+        yield _client(measurement.client, ports)
 
 
 def _streaming(streaming: Streaming) -> str:
     each = streaming.responses / max(1, streaming.per_request.count)
-    words = (
-        f"Streams: {quantity(streaming.per_s)} responses/s, {quantity(each)} per request; "
-        f"first after {_middle_and_tail(streaming.first)}"
-    )
+    rates = f"{quantity(streaming.per_s)} responses/s, {quantity(each)} per request; " if each else ""
+    words = f"Streams: {rates}first after {_middle_and_tail(streaming.first)}"
     return f"{words}; between them {_middle_and_tail(streaming.gaps)}" if streaming.gaps.count else words
 
 
@@ -370,8 +371,9 @@ def lengths(tokens: Distribution, to: str = " to ") -> str:
     """`128`, or the mean with the shortest and the longest: `96 (12 to 200)`; a dash if there are none."""
     if not tokens.count:
         return NONE
-    ends = "" if tokens.min_ns == tokens.max_ns else f" ({tokens.min_ns:,}{to}{tokens.max_ns:,})"
-    return f"{tokens.mean_ns:,}{ends}"
+    if tokens.min_ns is None or tokens.max_ns is None or tokens.min_ns == tokens.max_ns:
+        return f"{tokens.mean_ns:,}"
+    return f"{tokens.mean_ns:,} ({tokens.min_ns:,}{to}{tokens.max_ns:,})"
 
 
 def token_origin(tokens: TokenFigures, *, separator: str = ",") -> str:

@@ -123,8 +123,10 @@ def _duration(word: str, statistic: str) -> Metric:
         if durations is None or not durations.count:
             return None
         if percentile is not None:
-            return float(durations.percentile_ns(percentile))
-        return float({"mean": durations.mean_ns, "min": durations.min_ns, "max": durations.max_ns}[name])
+            found_ns = durations.maybe_percentile_ns(percentile)
+        else:
+            found_ns = {"mean": durations.mean_ns, "min": durations.min_ns, "max": durations.max_ns}[name]
+        return None if found_ns is None else float(found_ns)
 
     def interval(found: Measurement) -> Estimate | None:
         if not word:

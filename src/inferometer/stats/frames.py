@@ -71,10 +71,10 @@ def _row(level: Level, found: Measurement | None) -> dict[str, Any]:
         "infer_per_s_high": None if per_s is None else per_s.high,
         "latency_mean_ms": None if times is None else times.mean_ns / NS_PER_MS,
         **{f"latency_p{p}_ms": known[p] / NS_PER_MS if p in known else None for p in PERCENTILES},
-        "latency_max_ms": None if times is None else times.max_ns / NS_PER_MS,
+        "latency_max_ms": None if times is None or times.max_ns is None else times.max_ns / NS_PER_MS,
         "requests": None if found is None else found.request_count,
         "failed_requests": None if found is None else found.failed_count,
         "duration_s": None if found is None else found.duration_ns / NS_PER_S,
-        "client_cpu_cores": None if found is None else found.client.cpu_share,
+        "client_cpu_cores": None if found is None or not found.client.workers else found.client.cpu_share,
         "remarks": "; ".join(remark.text for remark in level.remarks),
     }

@@ -32,19 +32,26 @@ class Estimate:
 
 @frozen
 class Distribution:
-    """Durations in nanoseconds. `percentiles` are (p, ns) in order of p; `histogram` is (upper bound ns, count)."""
+    """Durations in nanoseconds. `percentiles` are (p, ns) in order of p; `histogram` is (upper bound ns, count).
+
+    A distribution read from another tool's summary has only the figures that the summary states.
+    """
 
     count: int
     mean_ns: int
-    std_ns: int  # sample standard deviation; 0 with fewer than two values
-    min_ns: int
-    max_ns: int
+    std_ns: int | None  # sample standard deviation; 0 with fewer than two values, None if not stated
+    min_ns: int | None
+    max_ns: int | None
     percentiles: tuple[tuple[float, int], ...]
     histogram: tuple[tuple[int, int], ...] = ()
     intervals: tuple[tuple[str, Estimate], ...] = ()  # of mean, p50, p90 ... if computed
 
     def percentile_ns(self, p: float) -> int:
         return dict(self.percentiles)[p] if self.count else 0
+
+    def maybe_percentile_ns(self, p: float) -> int | None:
+        """Return a percentile; None if there are no durations, or a summary does not state it."""
+        return dict(self.percentiles).get(p) if self.count else None
 
     def interval(self, name: str) -> Estimate | None:
         """Return the interval of mean, p50, p90 ...; None if not computed."""
@@ -568,6 +575,9 @@ STEP = "step"
 
 PHASE = "phase "
 """Prefix of a phase's name in the mode of its level."""
+
+UNSTATED = "unstated"
+"""Mode of a level in another tool's file that does not state its load."""
 
 CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
 """Notes about events that end a level early."""

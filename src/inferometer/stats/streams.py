@@ -131,8 +131,8 @@ class PromptClassSeries:
     def figures(self) -> PromptClass:
         lengths = self.prompt.distribution()
         return PromptClass(
-            low=lengths.min_ns,
-            high=lengths.max_ns,
+            low=lengths.min_ns or 0,
+            high=lengths.max_ns or 0,
             count=lengths.count,
             first=with_intervals(self.first_ns),
             between=with_intervals(self.between_ns),

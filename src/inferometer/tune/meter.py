@@ -412,7 +412,7 @@ def _warm(load: ClientLoad) -> int:
 
 def drained(instrument: Instrument, level: Level) -> int:
     """End the load and wait for replies as long as some arrive; return the number of unanswered requests."""
-    longest = 0 if level.measurement is None else level.measurement.latency.max_ns
+    longest = 0 if level.measurement is None else level.measurement.latency.max_ns or 0
     patience_ns = max(QUIET_NS, 3 * longest)
     instrument.load.apply(Closed(0, 0))  # a count of 0 means that nothing is waited for
     heard_ns = begun_ns = instrument.clock()

@@ -250,17 +250,17 @@ def _variation(pipeline: Pipeline, latency: Distribution) -> float:
     """Return the variation of each step that makes all steps together vary as the latency does."""
     times = [station.calls * station.service_s(pipeline.items) for station in pipeline.stations]
     squares = math.sqrt(sum(time**2 for time in times))
-    if not squares or not latency.mean_ns:
+    if not squares or not latency.mean_ns or latency.std_ns is None:
         return pipeline.variation
     return min(_MOST_VARIED, max(_STEADY, latency.std_ns / NS_PER_S / squares))
 
 
 def spread_of(latency: Distribution) -> tuple[float, ...]:
     """Return equally likely multiples of the mean, as seen in the times of requests that did not queue."""
-    if latency.count < 2 or not latency.mean_ns:
+    if latency.count < 2 or not latency.mean_ns or latency.min_ns is None or latency.max_ns is None:
         return ()
     knots = [(0.0, float(latency.min_ns))]
-    if latency.histogram and latency.std_ns > _WIDE * latency.mean_ns and latency.count >= _FEWEST:
+    if latency.histogram and (latency.std_ns or 0) > _WIDE * latency.mean_ns and latency.count >= _FEWEST:
         total, below = sum(count for _, count in latency.histogram), 0
         for bound, count in latency.histogram:
             below += count

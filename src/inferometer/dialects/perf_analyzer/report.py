@@ -200,7 +200,7 @@ def _figures(result: Result, measurement: Measurement) -> Iterator[str]:
     if percentile is None:
         yield (
             f"    Avg latency: {whole_us(latency.mean_ns)} usec "
-            f"(standard deviation {whole_us(latency.std_ns)} usec)"
+            f"(standard deviation {whole_us(latency.std_ns or 0)} usec)"
         )
     for p in percentiles(percentile):
         yield f"    p{p} latency: {whole_us(latency.percentile_ns(p))} usec"

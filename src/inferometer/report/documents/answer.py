@@ -73,10 +73,12 @@ def _times(measurement: Measurement) -> str:
     )
 
 
-def middle_and_tail(latency: Distribution) -> tuple[tuple[str, int], tuple[str, int]]:
-    """p50 and p99; with fewer than a hundred requests, the slowest instead of p99."""
-    tail = ("p99", latency.percentile_ns(99)) if latency.count >= 100 else ("slowest", latency.max_ns)
-    return ("p50", latency.percentile_ns(50)), tail
+def middle_and_tail(latency: Distribution) -> tuple[tuple[str, int], ...]:
+    """p50 and p99; with fewer than a hundred requests, the slowest instead of p99. Unknown figures are left out."""
+    is_few = latency.count < 100 and latency.max_ns is not None
+    tail = ("slowest", latency.max_ns) if is_few else ("p99", latency.maybe_percentile_ns(99))
+    rows = (("p50", latency.maybe_percentile_ns(50)), tail)
+    return tuple((name, ns) for name, ns in rows if ns is not None)
 
 
 def _whole(measurement: Measurement) -> str:

@@ -206,11 +206,11 @@ def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]
         interval(found.infer_per_s) or NONE,
         average(latency),
         *(at_percentile(latency, p) for p in shown),
-        duration(latency.max_ns) if latency.count else NONE,
+        duration(latency.max_ns) if latency.count and latency.max_ns is not None else NONE,
         f"{found.request_count:,}",
         f"{found.failed_count:,}",
         share(found.failed_share),
-        share(found.client.cpu_share),
+        share(found.client.cpu_share) if found.client.workers else NONE,
     )
 
 
@@ -398,7 +398,9 @@ def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = Tru
     points = []
     name = "mean" if p is None else f"p{p}"
     for level, found in rows:
-        latency_ns = found.latency.mean_ns if p is None else found.latency.percentile_ns(p)
+        latency_ns = found.latency.mean_ns if p is None else found.latency.maybe_percentile_ns(p)
+        if latency_ns is None or not found.latency.count:
+            continue
         estimate = dict(found.latency_intervals).get(name, Estimate(latency_ns))
         where = ", ".join(word for word in (of, level_label(level.mode, level.value)) if word)
         tip = f"{where}: {rate(found.infer_per_s)}, {name} {duration(latency_ns)} {interval(estimate)}"
@@ -490,7 +492,9 @@ def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
     """(share of requests, ns within which they ended), increasing, as far as the number of requests allows."""
     count = max(1, latency.count)
     last = 1 - 1 / count
-    ends = {0.0: float(latency.min_ns), last: float(latency.max_ns)}
+    ends = {
+        part: float(ns) for part, ns in ((0.0, latency.min_ns), (last, latency.max_ns)) if ns is not None
+    }
     exact = {p / 100: float(ns) for p, ns in latency.percentiles if p / 100 < last}
     known = sorted({**exact, **ends}.items())
     points = dict(known)
@@ -517,7 +521,7 @@ def _distribution_table(rows: Rows) -> Table:
     for level, found in rows:
         known = dict(found.latency.percentiles)
         cells = (duration(known[p]) if p in known else NONE for p in shown)
-        ends = duration(found.latency.min_ns), duration(found.latency.max_ns)
+        ends = [NONE if ns is None else duration(ns) for ns in (found.latency.min_ns, found.latency.max_ns)]
         lines.append((level_value(level.mode, level.value), ends[0], *cells, ends[1]))
     names = ("Fastest", *(f"p{plain_number(p)}" for p in shown), "Slowest")
     columns = (load_column(rows[0][0]), *map(Column, names))

@@ -280,6 +280,8 @@ def _figures(result: Result) -> Iterator[Figure]:
     tone = Tone.BAD if _has_failed(result) else Tone.PLAIN
     yield Figure("Errors", share(result.failed_share), f"{failed:,} of {plural(total, 'request')}", tone)
     client = measurement.client
+    if not client.workers:  # read from another tool's file
+        return
     yield Figure(
         "Client CPU",
         share(client.cpu_share),
@@ -310,7 +312,8 @@ def _more_section(result: Result) -> Section | None:
 
 def settings_section(result: Result) -> Section | None:
     """Requested and effective settings side by side."""
-    asked, effective = dict(_flat(result.asked)), dict(_flat(dataclasses.asdict(result.effective)))
+    asked = dict(_flat(result.asked))
+    effective = {} if result.source else dict(_flat(dataclasses.asdict(result.effective)))
     names = sorted({*asked, *effective})
     if not names:
         return None

@@ -47,11 +47,11 @@ def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
 
 def _gaps(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
     """Distribution of all gaps. Gaps of tokens that arrive together are near 0 and would leave the others no room."""
-    known = [row for row in rows if row[1].percentiles]
+    known = [row for row in rows if row[1].histogram]
     if not known:
         return None
     least_ns = min(times.percentile_ns(50) for _, times in known) / NEGLIGIBLE
-    is_cut = any(times.min_ns < least_ns for _, times in known)
+    is_cut = any((times.min_ns or 0) < least_ns for _, times in known)
     note = f"Gaps below {duration(least_ns)} are not drawn: those tokens arrived together." if is_cut else ""
     timed = Timed("time between tokens", "gaps", least_ns)
     return distribution_chart("Share of gaps between tokens within a time", load_curves(known), note, timed)
@@ -68,7 +68,7 @@ def _lengths(result: Result) -> Chart | None:
             ("prompts", tokens.per_prompt, "orange"),
             ("answers", tokens.per_answer, "blue"),
         )
-        if spread.count and spread.min_ns < spread.max_ns
+        if spread.histogram and spread.min_ns != spread.max_ns
     )
     if not lines:
         return None

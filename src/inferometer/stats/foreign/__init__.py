@@ -1,0 +1,1 @@
+"""Readers of result files that other load testers wrote; each returns our `Result`."""
