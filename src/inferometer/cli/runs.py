@@ -22,8 +22,8 @@ from inferometer.store.store import Store, open_store
 COMMAND = Command(
     "inferometer runs",
     "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\n"
-    "export RUN|FILTER ... --json DIR | --mlflow DIR",
-    "List the stored runs, newest first; show, tag, remove or export them. Filters are model=, tag=, since=, command=, "
+    "export RUN|FILTER ... --json DIR | --mlflow DIR\nimport FILE ...",
+    "List the stored runs, newest first; show, tag, remove, export or import them. Filters are model=, tag=, since=, command=, "
     "host= and state=; any other word is searched for in command lines, tags and verdicts.",
     RunsOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
@@ -33,6 +33,7 @@ COMMAND = Command(
         ("show 7f3a", "details of one run"),
         ("tag 7f3a +release -draft", "add a tag and remove another"),
         ("remove 7f3a 91c0", "delete two runs permanently"),
+        ("import profile_export_aiperf.json", "store a result that another tool wrote"),
     ),
     takes_words=True,
     takes_dashed=True,
@@ -145,12 +146,26 @@ def _export_json(store: Store, runs: Sequence[Run], folder: Path) -> None:
             print(printable(str(path)))
 
 
+def _import(asked: _Asked) -> None:
+    """Store saved answers, ours or those of other tools."""
+    from inferometer.report.saved import consistent, read
+
+    if not asked.words:
+        raise UsageError("no file is given", remedy="give files written with --json, or by another tool")
+    answers = [(name, read(Path(name))) for name in asked.words]
+    for name, answer in answers:
+        with consistent(name):
+            run = asked.store.add(answer, ("runs", "import", name))
+        print(printable(f"{asked.store.short(run)}: {name}"))
+
+
 _VERBS: Mapping[str, Callable[[_Asked], None]] = {
     "list": _list,
     "show": _show,
     "tag": _tag,
     "remove": _remove,
     "export": _export,
+    "import": _import,
 }
 
 

@@ -14,12 +14,13 @@ from inferometer.store.saved_run import saved_file
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
+    from inferometer.stats.result import Result
 
 COMMAND = Command(
     "inferometer view",
     "RESULT.json|RUN [options]",
-    "Render the report of a file saved with --json by measure, find, diagnose, compare or tune, or of a stored run "
-    "(`inferometer runs` lists them). Without options, writes an HTML page next to the file, or for a run to the "
+    "Render the report of a file saved with --json by measure, find, diagnose, compare or tune, of a stored run "
+    "(`inferometer runs` lists them), or of a result file of aiperf, guidellm, vLLM, llm-d or MLPerf's loadgen. Without options, writes an HTML page next to the file, or for a run to the "
     "working directory, and prints its path.",
     ViewOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
@@ -47,7 +48,8 @@ def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     from inferometer.report.saved import read as read_saved
 
     report = read_saved(result)
-    others = (*(getattr(asked, form) for form in FORMS), asked.png, asked.pdf)
+    _check_other_tool(asked, is_result=report.kind == "result")
+    others = (*(getattr(asked, form) for form in FORMS), asked.png, asked.pdf, asked.format)
     if asked.html is None and (asked.open or not any(others)):
         refuse_link(page, "--html")
         asked = replace(asked, html=str(page))
@@ -68,13 +70,40 @@ def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     with consistent(str(result)):
         write_forms(report, asked, outputs)
         _write_pictures(document(report), asked, outputs)
-    for file in files:
-        if outputs.has(file) and not asked.quiet and not has_stdout(asked):
+        written = _write_as(report, asked)
+    for file in (*files, *written):
+        if (file in written or outputs.has(file)) and not asked.quiet and not has_stdout(asked):
             print(printable(str(file)))
     outputs.settle()
     if asked.open and asked.html is not None and not is_stdout(asked.html):
         _open(Path(asked.html))
     return 0
+
+
+def _check_other_tool(asked: ViewOptions, *, is_result: bool) -> None:
+    """Check the options that belong to --as."""
+    lone = next((name for name in ("output", "requests") if getattr(asked, name) is not None), None)
+    if asked.format is None and lone is not None:
+        raise UsageError(f"--{lone} applies only to --as", remedy="give --as TOOL, or leave it out")
+    if asked.format is not None and asked.output is None:
+        raise UsageError("--as needs a folder for the files", remedy="give one with --output DIR")
+    if asked.format is not None and not is_result:
+        raise UsageError(
+            "other tools' files hold only measurements, not this kind of answer",
+            remedy="give a result of measure or find",
+        )
+
+
+def _write_as(report: "Result", asked: ViewOptions) -> tuple[Path, ...]:
+    """Write another tool's files; say if they lack single requests."""
+    from inferometer.report.foreign.formats import write_as
+
+    if asked.format is None or asked.output is None:
+        return ()
+    written, missing = write_as(report, asked.format, asked.output, asked.requests)
+    if missing:
+        to_stderr(f"The files have no single requests: {missing}")
+    return written
 
 
 def _beside(result: Path) -> Path:

@@ -81,9 +81,7 @@ def _matched(base: Result, other: Result, *, is_forced: bool) -> list[tuple[Leve
         [level for level in result.levels if level.measurement is not None] for result in (base, other)
     )
     known = {(level.mode, level.value): level for level in theirs}
-    found = [
-        (level, known[level.mode, level.value]) for level in ours if (level.mode, level.value) in known
-    ]
+    found = [(level, known[level.mode, level.value]) for level in ours if (level.mode, level.value) in known]
     if found or len(ours) != 1 or len(theirs) != 1:
         return found
     is_unstated = UNSTATED in (ours[0].mode, theirs[0].mode)
@@ -122,7 +120,9 @@ def unlike(base: Result, other: Result) -> tuple[str, ...]:
     """Describe the known differences in setup; empty if the results may be compared."""
     if base.source or other.source:
         modes = (base.effective.mode, other.effective.mode)
-        return () if UNSTATED in modes else tuple(_differing(*({"mode": mode} for mode in modes), _LOAD, "load"))
+        return (
+            () if UNSTATED in modes else tuple(_differing(*({"mode": mode} for mode in modes), _LOAD, "load"))
+        )
     return (
         *_differing(asdict(base.effective), asdict(other.effective), _LOAD, "load"),
         *_differing(_data(base), _data(other), _PAYLOAD, "payload"),

@@ -306,6 +306,17 @@ class ViewOptions:
     junit: str | None = outputs.junit()
     png: Path | None = option("--png", "Write a PNG image (requires Chromium)", path())
     pdf: Path | None = option("--pdf", "Write a PDF (requires Chromium)", path())
+    format: str | None = option(
+        "--as",
+        "Write the result files of another load tester to the folder of --output",
+        choice("TOOL", "aiperf", "guidellm", "vllm", "llm-d", "mlperf"),
+    )
+    output: Path | None = option("--output", "With --as: folder for the files", path("DIR"))
+    requests: Path | None = option(
+        "--requests",
+        "With --as: export of the run's requests (default: the file that --export wrote)",
+        path("FILE", Reach.READS_FILES),
+    )
     open: bool = option("--open", "Open the page in the browser")
     quiet: bool = outputs.quiet("Do not print file names")
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import inferometer
 from inferometer.base import answer_file
 from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
@@ -15,6 +16,7 @@ from inferometer.report.document import Document
 from inferometer.report.kinds import TYPES, kind_of
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.stats.result import Result
 from inferometer.stats.saved import read as read_saved
 
 
@@ -42,7 +44,9 @@ def document(answer: Answer) -> Document:
     if any(counts_requests(result.effective) for result in kind_of(answer).results(answer)):
         found = in_requests(found)
     source = answer_file.to_json(answer)
-    return replace(found, source=source, source_name=f"{answer.kind}.json", tool=answer.tool)
+    is_foreign = isinstance(answer, Result) and bool(answer.source)
+    tool = f"inferometer {inferometer.__version__}" if is_foreign else answer.tool
+    return replace(found, source=source, source_name=f"{answer.kind}.json", tool=tool)
 
 
 def to_html(answer: Answer) -> str:

@@ -214,11 +214,13 @@ def first_round_change(level: Level, first: StartFigures) -> float | None:
 
 def failure_sentence(level: Level, group: FailureGroup) -> str:
     """Say how many requests failed in one way, when, and with which message."""
-    when = f"at {group.first_s:.1f} s"
+    when = f", at {group.first_s:.1f} s"
     if group.count > 1:
-        when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
+        when = f", {group.first_s:.1f} s to {group.last_s:.1f} s"
+    if level.has_remark(Note.SUMMARY_ONLY):
+        when = ""
     example = first_line(group.example)
-    failed = f"{plural(group.count, 'request')} failed ({group.kind}), {when}"
+    failed = f"{plural(group.count, 'request')} failed ({group.kind}){when}"
     if group.max_ns:
         failed += f", after {duration(group.mean_ns)} (at most {duration(group.max_ns)})"
     line = f"{level_label(level.mode, level.value)}: {failed}"
@@ -247,11 +249,10 @@ def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
         f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
         for name, estimate in measurement.latency_intervals
     ]
-    if not measurement.client.workers:  # read from another tool's file
-        rows = rows if any(row.low is not None for _, row in measurement.latency_intervals) else []
-    if rows:
+    is_known = any(row.low is not None for _, row in measurement.latency_intervals)
+    if rows and (is_known or not measurement.is_foreign):
         yield f"95 % intervals: {', '.join(rows)}."
-    if measurement.client.workers:
+    if not measurement.is_foreign:
         yield _client(measurement.client, ports)
 
 
@@ -322,7 +323,7 @@ def _tokens(measurement: Measurement, tokens: TokenFigures) -> Iterator[str]:
         yield f"Reasoning: {share(tokens.reasoning / tokens.output)} of the output tokens"
     if tokens.asked is not None:
         yield from _asked(tokens.asked)
-    if tokens.output or tokens.from_events:
+    if (tokens.output or tokens.from_events) and not measurement.is_foreign:
         yield token_origin(tokens)
 
 

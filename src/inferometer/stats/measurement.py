@@ -75,7 +75,7 @@ class FailureGroup:
 class ClientCost:
     """Cost of measuring on the client side, during the measured time."""
 
-    workers: int
+    workers: int  # 0 if another tool measured
     cpu_share: float  # busiest worker's CPU time over wall time; near 1 the client is the limit
     cpu_us_per_request: float
     reconnects: int
@@ -501,6 +501,11 @@ class Measurement:
     cancelled: CancelFigures | None = None  # only if requests were to be cancelled
     lanes: tuple[Lane, ...] = ()  # the last successful streamed requests, ordered by end
     energy: EnergyFigures | None = None  # only if the devices have sensors
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another tool measured it, so that the cost of the client and the origin of tokens are unknown."""
+        return not self.client.workers
 
     @property
     def failed_share(self) -> float:

@@ -168,7 +168,9 @@ class Result(Answer):
     account: Account | None = None  # set when the load is over
     prompts: PromptFigures | None = None  # for servers that read text
     scenario: Mapping[str, Any] | None = None  # as read, if traffic classes went through phases
-    source: str = ""  # the other tool whose file this was read from; settings and client cost are then unknown
+    source: str = (
+        ""  # the other tool whose file this was read from; settings and client cost are then unknown
+    )
 
     def __post_init__(self) -> None:
         """Validate the values that reports compute with; the rest of the mappings is only displayed."""

@@ -12,15 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.answer_file import Answer, to_json
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.reading import ANSWER, check_file
 from inferometer.base.writing import writing
 from inferometer.observe.host import host_class
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.keeper import Keeper, now
-from inferometer.store.private import ensure_folder, ensure_store, make_folder, open_file
+from inferometer.store.private import ensure_folder, ensure_store, make_folder, open_file, write_private
 from inferometer.store.process import started
-from inferometer.store.run import Run
+from inferometer.store.run import FINISHED, Run
 from inferometer.store.run_files import DIGITS, RunFiles, seen
 from inferometer.store.run_folder import RunFolder
 
@@ -83,6 +84,24 @@ class Store:
             keeper.warn(error)
             return keeper
         return Keeper(run, folder)
+
+    def add(self, answer: Answer, words: Sequence[str]) -> Run:
+        """Store an answer that was saved elsewhere, and return its run."""
+        from inferometer.store.summary import concluded, summarized
+
+        folder = self._new_folder()
+        run = Run(
+            id=folder.path.name,
+            command=str(getattr(answer, "command", answer.kind)),
+            words=tuple(words),
+            state=FINISHED,
+            code=0,
+            started_at=str(getattr(answer, "started_at", "")) or now(),
+        )
+        write_private(folder.answer_path, to_json(answer))
+        run = concluded(summarized(run, answer), answer)
+        folder.write(run)
+        return run
 
     def _new_folder(self) -> RunFolder:
         """Create a folder with a unique id: of two writers, only one can create it."""

@@ -300,6 +300,8 @@ OWN_LINES = {
         "base.json --html page.html --markdown page.md --png page.png --pdf page.pdf --open",
         "base.json --csv table.csv --json again.json --junit cases.xml",
         "base.json -q",
+        "base.json --as aiperf --output aiperf",
+        "base.json --as vllm --output vllm --requests requests.json",
         "base.json --config other.yaml",
         "1111 --store kept",
     ),

@@ -31,7 +31,7 @@ def answer(result: Result) -> str:
     times = _times(measurement)
     if has_schedule(result.effective):
         return f"{_whole(measurement)}, {rate(measurement.infer_per_s)} on average, {times}."
-    if level.mode in ("concurrency", RISING):
+    if level.mode in ("concurrency", RISING) or result.source:
         where = level_label(level.mode, level.value)
         if (periodic := result.effective.periodic) is not None:
             where = f"concurrency {plain_number(periodic[0])} to {Range(*periodic).last}"

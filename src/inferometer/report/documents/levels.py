@@ -44,7 +44,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.promises import figure_words, judged_levels, outcome_words
 from inferometer.report.sentences import failure_sentence, verdict_words
-from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
+from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
 SAME = 0.02  # relative difference up to which two throughputs count as equal
@@ -136,6 +136,8 @@ def few_words(rows: Sequence[str], most: int = 4) -> str:
 def load_column(level: Level) -> Column:
     if level.name:
         return Column("Phase")
+    if level.mode == UNSTATED:
+        return Column("Load")
     return Column("Conc." if level.mode in ("concurrency", RISING) else "Rate")
 
 
@@ -492,9 +494,7 @@ def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
     """(share of requests, ns within which they ended), increasing, as far as the number of requests allows."""
     count = max(1, latency.count)
     last = 1 - 1 / count
-    ends = {
-        part: float(ns) for part, ns in ((0.0, latency.min_ns), (last, latency.max_ns)) if ns is not None
-    }
+    ends = {part: float(ns) for part, ns in ((0.0, latency.min_ns), (last, latency.max_ns)) if ns is not None}
     exact = {p / 100: float(ns) for p, ns in latency.percentiles if p / 100 < last}
     known = sorted({**exact, **ends}.items())
     points = dict(known)

@@ -104,7 +104,7 @@ def measurement_document(result: Result) -> Document:
         server_section(result),
         energy_section(result),
         promise_section(result),
-        None if any(level.classes for level in result.levels) else time_section(result),
+        None if result.source or any(level.classes for level in result.levels) else time_section(result),
         distribution_section(result),
         None if is_over_time or result.scenario is not None else timeline,
         _more_section(result),
@@ -136,7 +136,7 @@ def facts(result: Result) -> tuple[str, ...]:
     words = (
         f"version {version}" if version else "",
         f"{effective.service_kind} {effective.protocol}".strip(),
-        batch_words(effective),
+        f"measured by {result.tool}" if result.source else batch_words(effective),
         _schedule(result) if has_schedule(effective) else "",
         str(result.server.get("url", "")),
         when(result.started_at),
@@ -206,7 +206,9 @@ def _reservations(result: Result) -> Iterator[str]:
     top = best(result)
     if is_all and top is not None and not levels and not is_course(result.effective):
         count = top[1].request_count
-        if top[1].infer_per_s.limits is None:
+        if top[0].has_remark(Note.SUMMARY_ONLY):
+            yield "Without single requests, the uncertainty is unknown."
+        elif top[1].infer_per_s.limits is None:
             words = f"{count:,} requests are" if count > 1 else "One request is"
             yield f"{words} too few to estimate the uncertainty."
     if _has_lost_worker(result):
@@ -280,7 +282,7 @@ def _figures(result: Result) -> Iterator[Figure]:
     tone = Tone.BAD if _has_failed(result) else Tone.PLAIN
     yield Figure("Errors", share(result.failed_share), f"{failed:,} of {plural(total, 'request')}", tone)
     client = measurement.client
-    if not client.workers:  # read from another tool's file
+    if measurement.is_foreign:
         return
     yield Figure(
         "Client CPU",
@@ -304,6 +306,8 @@ def _more_section(result: Result) -> Section | None:
             is_detail=True,
         ),
     )
+    if not any(block.rows for block in blocks):
+        return None
     return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", blocks)
 
 

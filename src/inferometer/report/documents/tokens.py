@@ -82,7 +82,7 @@ def tokens_section(result: Result) -> Section | None:
         "Per user is the rate of one request: its tokens divided by its duration.",
     ]
     tokens = rows[-1][1].tokens
-    if tokens is not None:
+    if tokens is not None and not result.source:
         words.append(token_origin(tokens))
     charts = (chart for chart in (_trade_off(rows), _chart(rows)) if chart is not None)
     more = (found for found in (_phases(rows), _classes(result)) if found is not None)

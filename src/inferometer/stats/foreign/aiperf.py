@@ -30,7 +30,9 @@ _RATED = ("rate", "request_rate")
 
 
 def is_summary(document: dict[str, object]) -> bool:
-    return "aiperf_version" in document or {"input_config", "request_throughput", "request_latency"} <= set(document)
+    return "aiperf_version" in document or {"input_config", "request_throughput", "request_latency"} <= set(
+        document
+    )
 
 
 def is_line(document: dict[str, object]) -> bool:
@@ -91,7 +93,9 @@ def _summary(document: Part) -> Summary:
 
     def times(name: str) -> Distribution | None:
         part = document.maybe_part(name)
-        return None if part is None else summary(part, NAMES, UNITS.get(part.text("unit"), NS_PER_MS), requests)
+        return (
+            None if part is None else summary(part, NAMES, UNITS.get(part.text("unit"), NS_PER_MS), requests)
+        )
 
     def lengths(name: str) -> Distribution | None:
         part = document.maybe_part(name)
@@ -100,7 +104,9 @@ def _summary(document: Part) -> Summary:
     return Summary(
         requests=requests,
         failed=_whole(document, "error_request_count") or 0,
-        duration_ns=0 if duration is None else duration.maybe_ns("avg", UNITS.get(duration.text("unit"), NS_PER_S)) or 0,
+        duration_ns=0
+        if duration is None
+        else duration.maybe_ns("avg", UNITS.get(duration.text("unit"), NS_PER_S)) or 0,
         per_s=_average(document, "request_throughput"),
         latency=times("request_latency"),
         first=times("time_to_first_token"),

@@ -198,7 +198,9 @@ def stated(said: Summary) -> Measurement:
 def _points(latency: Distribution) -> tuple[tuple[str, Estimate], ...]:
     if not latency.count:
         return ()
-    values = [(name, latency.mean_ns if p is None else latency.maybe_percentile_ns(p)) for name, p in _INTERVALS]
+    values = [
+        (name, latency.mean_ns if p is None else latency.maybe_percentile_ns(p)) for name, p in _INTERVALS
+    ]
     return tuple((name, Estimate(float(ns))) for name, ns in values if ns is not None)
 
 
@@ -280,13 +282,15 @@ def _as_stated(found: Distribution, said: Distribution) -> Distribution:
     values = dict(_points(said))
     return replace(
         said,
+        count=found.count,
         std_ns=found.std_ns if said.std_ns is None else said.std_ns,
         min_ns=found.min_ns if said.min_ns is None else said.min_ns,
         max_ns=found.max_ns if said.max_ns is None else said.max_ns,
         percentiles=tuple(sorted({**dict(found.percentiles), **dict(said.percentiles)}.items())),
         histogram=found.histogram,
         intervals=tuple(
-            (name, _around(values[name].value, row) if name in values else row) for name, row in found.intervals
+            (name, _around(values[name].value, row) if name in values else row)
+            for name, row in found.intervals
         ),
     )
 

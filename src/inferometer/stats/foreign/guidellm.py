@@ -22,7 +22,7 @@ from inferometer.stats.measurement import Distribution, Level
 from inferometer.stats.result import Result
 
 TOOL = "guidellm"
-_PERCENTILES = (
+PERCENTILES = (
     *((0.1, "p001"), (1.0, "p01"), (5.0, "p05"), (10.0, "p10"), (25.0, "p25"), (50.0, "p50")),
     *((75.0, "p75"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p999")),
 )
@@ -141,7 +141,7 @@ def _distribution(part: Part, unit: int) -> Distribution | None:
     percentiles = part.maybe_part("percentiles")
     if found is None or percentiles is None:
         return found
-    known = ((p, percentiles.maybe_ns(name, unit)) for p, name in _PERCENTILES)
+    known = ((p, percentiles.maybe_ns(name, unit)) for p, name in PERCENTILES)
     return Distribution(
         found.count,
         found.mean_ns,
@@ -192,7 +192,10 @@ def _failed(row: Part) -> Request | None:
     message = info.text("error")
     code = _HTTP.search(message)
     return Request(
-        start, max(end, start), status=status_of(None if code is None else int(code[1]), message), message=message
+        start,
+        max(end, start),
+        status=status_of(None if code is None else int(code[1]), message),
+        message=message,
     )
 
 

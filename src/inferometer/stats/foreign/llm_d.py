@@ -40,7 +40,9 @@ def read(document: Part) -> Result:
         version=version,
         started_at="" if time is None else _moment(time.get("start")),
         model=_model(scenario),
-        settings={} if standard is None else {name: standard.get(name) for name in ("tool", "tool_version", "stage")},
+        settings={}
+        if standard is None
+        else {name: standard.get(name) for name in ("tool", "tool_version", "stage")},
     )
     return result_of(origin, [level])
 
@@ -97,6 +99,11 @@ def _summary(document: Part, time: Part | None) -> Summary:
         figures = rates.maybe_part(name)
         return None if figures is None else figures.maybe_number("mean")
 
+    def total(name: str) -> int | None:
+        figures = counts.maybe_part(name)
+        mean = None if figures is None else figures.maybe_number("mean")
+        return None if mean is None else round(mean * good)
+
     return Summary(
         requests=good,
         failed=failed,
@@ -108,6 +115,8 @@ def _summary(document: Part, time: Part | None) -> Summary:
         gaps=known(latency, "inter_token_latency"),
         per_answer=known(counts, "output_length"),
         per_prompt=known(counts, "input_length"),
+        output=total("output_length"),
+        prompt=total("input_length"),
         output_per_s=rate("output_token_rate"),
         prompt_per_s=rate("input_token_rate"),
     )

@@ -29,7 +29,12 @@ def read(text: str, origin: str) -> Result:
     if not scenario:
         raise document.error("Scenario", "is missing")
     batch = max(1, document.maybe_count("samples_per_query") or 1) if scenario == "MultiStream" else 1
-    names = Names("Mean latency (ns)", min="Min latency (ns)", max="Max latency (ns)", percentiles=_percentiles(document))
+    names = Names(
+        "Mean latency (ns)",
+        min="Min latency (ns)",
+        max="Max latency (ns)",
+        percentiles=_percentiles(document),
+    )
     requests = _requests(document, scenario)
     latency = summary(document, names, 1, requests)
     if latency is None:

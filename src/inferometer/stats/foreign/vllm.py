@@ -6,6 +6,7 @@ Lists of single requests have one entry per request, in the order of their sends
 import math
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
@@ -49,7 +50,7 @@ def read(document: Part) -> Result:
     )
     origin = Origin(
         tool=TOOL,
-        started_at=document.text("date"),
+        started_at=_started_at(document.text("date")),
         model=document.text("model_id"),
         settings={name: document.get(name) for name in _SETTINGS if document.get(name) is not None},
     )
@@ -57,6 +58,14 @@ def read(document: Part) -> Result:
 
 
 _SETTINGS = ("backend", "endpoint_type", "num_prompts", "request_rate", "burstiness", "max_concurrency")
+
+
+def _started_at(date: str) -> str:
+    """Return the time, which vLLM writes without a time zone."""
+    try:
+        return datetime.strptime(date, "%Y%m%d-%H%M%S").isoformat()
+    except ValueError:
+        return ""
 
 
 def _load(document: Part) -> tuple[str, float]:

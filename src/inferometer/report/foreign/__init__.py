@@ -1,0 +1,1 @@
+"""Writers of the result files of other load testers."""
