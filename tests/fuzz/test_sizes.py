@@ -29,6 +29,7 @@ from tests.fuzz.fuzz_control import (
     SIGNATURE_TENSOR,
 )
 from tests.fuzz.fuzz_data import as_parquet, saved, sound, zipped
+from tests.fuzz.fuzz_foreign import SEEDS
 from tests.fuzz.fuzz_saved import sample
 from tests.fuzz.fuzz_tuner import SEED, classic_checkpoint, study
 from tests.support.samples import IS_WHOLE
@@ -137,6 +138,22 @@ def lines(n: int) -> str:
 
 
 KEY_NAMES = numbered('"k#": 1', "{", "}", ", ")
+
+
+def requests_of_guidellm(count: int) -> bytes:
+    document = json.loads(SEEDS["guidellm"])
+    rows = document["benchmarks"][0]["requests"]
+    rows["successful"] = rows["successful"][:2] * count
+    return encoded(document)
+
+
+def vllm_file(count: int) -> bytes:
+    document = json.loads(SEEDS["vllm"])
+    return encoded(
+        {name: value[:1] * count if isinstance(value, list) else value for name, value in document.items()}
+    )
+
+
 ROWS = (
     # metadata
     Row("control-json", "inputs", lambda n: encoded({"metadata": {**METADATA, "inputs": tensors(n)}})),
@@ -229,6 +246,17 @@ ROWS = (
     Row("saved-diagnosis", "lists", grown("diagnosis"), 1),
     Row("saved-comparison", "lists", grown("comparison"), 1),
     Row("saved-study", "lists", grown("study"), 4),
+    Row("foreign-aiperf", "errors", lambda n: encoded({
+        **json.loads(SEEDS["aiperf"]), "error_summary": [{"count": 1}] * n})),
+    Row("foreign-lines", "requests", lambda n: b"\n".join(SEEDS["lines"].splitlines()[:3] * n), 20),
+    Row("foreign-guidellm", "requests", requests_of_guidellm),
+    Row("foreign-vllm", "requests", vllm_file, 400),
+    Row("foreign-vllm", "percentiles", lambda n: encoded({
+        **json.loads(SEEDS["vllm"]), **{f"p{i % 100}.{i}_ttft_ms": 1 for i in range(n)}}), 2000),
+    Row("foreign-llm-d", "components", lambda n: encoded({
+        **json.loads(SEEDS["llm-d"]), "scenario": {"stack": [{"standardized": {}}] * n}}), 2000),
+    Row("foreign-mlperf", "lines", lambda n: SEEDS["mlperf"] + b"name : value\n" * n, 500),
+    Row("foreign-mlperf", "a line", lambda n: SEEDS["mlperf"] + b"x " * n + b": 1\n", 100_000),
     Row("study", "trials", trials, 20),
     Row("checkpoint", "variants", checkpoint, 20),
     Row("journal", "bytes behind it", lambda n: SEED + bytes(n), 100_000),

@@ -23,8 +23,8 @@ COMMAND = Command(
     "inferometer runs",
     "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\n"
     "export RUN|FILTER ... --json DIR | --mlflow DIR\nimport FILE ...",
-    "List the stored runs, newest first; show, tag, remove, export or import them. Filters are model=, tag=, since=, command=, "
-    "host= and state=; any other word is searched for in command lines, tags and verdicts.",
+    "List the stored runs, newest first; show, tag, remove, export or import them. Filters are model=, tag=, since=, "
+    "command=, host= and state=; any other word is searched for in command lines, tags and verdicts.",
     RunsOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(

@@ -119,10 +119,9 @@ _MEMORY_SLACK = 0.1  # memory differs slightly between machines of one class
 def unlike(base: Result, other: Result) -> tuple[str, ...]:
     """Describe the known differences in setup; empty if the results may be compared."""
     if base.source or other.source:
-        modes = (base.effective.mode, other.effective.mode)
-        return (
-            () if UNSTATED in modes else tuple(_differing(*({"mode": mode} for mode in modes), _LOAD, "load"))
-        )
+        one, two = base.effective.mode, other.effective.mode
+        is_known = UNSTATED not in (one, two)
+        return tuple(_differing({"mode": one}, {"mode": two}, _LOAD, "load")) if is_known else ()
     return (
         *_differing(asdict(base.effective), asdict(other.effective), _LOAD, "load"),
         *_differing(_data(base), _data(other), _PAYLOAD, "payload"),

@@ -20,6 +20,7 @@ from inferometer.report.format import classic_value, decimal, is_periodic, perce
 from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import (
     ClassFigures,
+    Distribution,
     GpuFigures,
     Level,
     Measurement,
@@ -188,7 +189,7 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         ("Client Send", send),
         *_server_cells(layout, measurement.server, _network_ns(level, measurement)),
         ("Client Recv", receive),
-        *((f"p{p} latency", whole_us(latency.percentile_ns(p))) for p in percentiles(effective.percentile)),
+        *((f"p{p} latency", _percentile_us(latency, p)) for p in percentiles(effective.percentile)),
     ]
     if effective.verbose_csv:
         if effective.percentile is None:
@@ -199,6 +200,14 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
             cells += _gpu_cells(measurement.metrics)
     verdict = [("Verdict", verdict_words(level).replace(",", ";"))] if layout.has_verdicts else []
     return (*cells, *_text_cells(layout, measurement, level.promise), *verdict)
+
+
+def _percentile_us(found: Distribution, p: float) -> int | str:
+    """Return a percentile; an empty cell if another tool's file does not state it."""
+    if not found.count:
+        return 0
+    ns = found.maybe_percentile_ns(p)
+    return "" if ns is None else whole_us(ns)
 
 
 def _text_cells(
@@ -212,7 +221,7 @@ def _text_cells(
             shown = times if times is not None and times.count else None
             yield f"Avg {name}", "" if shown is None else whole_us(shown.mean_ns)
             for p in (50, 99):
-                yield f"p{p} {name}", "" if shown is None else whole_us(shown.percentile_ns(p))
+                yield f"p{p} {name}", "" if shown is None else _percentile_us(shown, p)
         yield "Output Tokens/Second", decimal(tokens.output_per_s)
         yield "Output Tokens/Request", decimal(tokens.output / max(tokens.per_answer.count, 1))
         yield "Input Tokens/Request", decimal(tokens.prompt / max(tokens.per_prompt.count, 1))
@@ -224,7 +233,7 @@ def _text_cells(
             yield "Input Tokens/Second", decimal(tokens.prompt_per_s)
             gaps = None if streaming is None or not streaming.gaps.count else streaming.gaps
             for p in (50, 99):
-                yield f"p{p} Token Gap", "" if gaps is None else whole_us(gaps.percentile_ns(p))
+                yield f"p{p} Token Gap", "" if gaps is None else _percentile_us(gaps, p)
     if layout.has_goodput:
         yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
     if layout.has_promise:

@@ -206,7 +206,7 @@ def _client_cost(whole: Window) -> ClientCost:
         file_limit=spent.file_limit,
         stolen_cores=spent.stolen_ns / elapsed_ns if elapsed_ns else 0.0,
         loop_lag_p50_ns=spent.loop_lags_ns.percentile(50),
-        loop_lag_max_ns=spent.loop_lags_ns.distribution().max_ns,
+        loop_lag_max_ns=spent.loop_lags_ns.distribution().max_ns or 0,
         lag_p50_ns=0 if lag is None else lag.percentile(50),
         lag_p99_ns=0 if lag is None else lag.percentile(99),
     )

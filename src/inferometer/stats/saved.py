@@ -1,7 +1,7 @@
 """Saved files, ours and those of other load testers: the one place that opens a file for its answer."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from inferometer.base import answer_file
 from inferometer.base.answer_file import Answer
@@ -21,13 +21,18 @@ def read(path: Path, *types: type[A]) -> A:
     """Read an answer of one of these types. Other tools' files are results."""
     is_yaml = path.suffix.lower() in _YAML
     text = read_text(path, CONFIG if is_yaml else ANSWER, "the saved answer", remedy="check the name")
+    return from_text(text, str(path), *types, is_yaml=is_yaml)
+
+
+def from_text(text: str, origin: str, *types: type[A], is_yaml: bool = False) -> A:
+    """Read an answer from the text of a file."""
     if Result in types:
-        found: Any = _maybe_foreign(text, str(path), is_yaml=is_yaml)
+        found: Any = _maybe_foreign(text, origin, is_yaml=is_yaml)
         if isinstance(found, Result):
-            return found  # type: ignore[return-value]
+            return cast(A, found)
         if found is not None:
-            return answer_file.from_document(found, str(path), *types)
-    return answer_file.from_json(text, str(path), *types)
+            return answer_file.from_document(found, origin, *types)
+    return answer_file.from_json(text, origin, *types)
 
 
 def _maybe_foreign(text: str, origin: str, *, is_yaml: bool) -> "Result | dict[str, Any] | None":

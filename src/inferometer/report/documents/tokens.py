@@ -252,7 +252,9 @@ def _points(rows: Rows, p: int) -> Iterator[ChartPoint]:
     for level, found in rows:
         if found.tokens is None or found.streaming is None or not found.streaming.first.count:
             continue
-        ns, per_s = found.streaming.first.percentile_ns(p), found.tokens.output_per_s
+        ns, per_s = found.streaming.first.maybe_percentile_ns(p), found.tokens.output_per_s
+        if ns is None:
+            continue
         tip = f"{level_label(level.mode, level.value)}: {quantity(per_s)} tokens/s, TTFT p{p} {duration(ns)}"
         name = level_value(level.mode, level.value) if p == 99 else ""
         yield ChartPoint(per_s, float(ns), tip, name)

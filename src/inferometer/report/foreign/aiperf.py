@@ -1,7 +1,7 @@
 """aiperf's files: `profile_export_aiperf.json`, and `profile_export.jsonl` if single requests are known."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from inferometer.report.foreign.figures import Written, in_unit, known, percenti
 from inferometer.stats.foreign.aiperf import NAMES, PROFILING
 from inferometer.stats.foreign.built import Request
 from inferometer.stats.measurement import Distribution
+from inferometer.stats.series import rank
 
 SCHEMA = "1.4"
 WRITER = f"inferometer {inferometer.__version__}"
@@ -64,6 +65,7 @@ def _summary(written: Written) -> dict[str, Any]:
             },
         }
     fields |= {
+        "output_token_throughput_per_user": _decode_rates(written.requests),
         "input_config": _config(written),
         "was_cancelled": False,
         "error_summary": [
@@ -131,6 +133,23 @@ def _lengths(found: Distribution, total: int) -> dict[str, Any] | None:
     return None if fields is None else fields | {"avg": total / found.count, "sum": float(total)}
 
 
+def _between_ns(row: Request) -> int | None:
+    """Return the mean time between tokens of an answer; None if it has no two tokens at different times."""
+    if not row.first_ns or row.tokens < 2:
+        return None
+    return (row.end_ns - row.first_ns) // (row.tokens - 1) or None
+
+
+def _decode_rates(rows: Sequence[Request]) -> dict[str, Any] | None:
+    """Return aiperf's figure per user, the inverse of the time between tokens; only requests give it."""
+    rates = sorted(NS_PER_S / between for row in rows if (between := _between_ns(row)) is not None)
+    if not rates:
+        return None
+    known = {name: rates[rank(p, len(rates))] for p, name in NAMES.percentiles}
+    ends = {"min": rates[0], "max": rates[-1], "count": len(rates)}
+    return {"unit": "tokens/sec/user", "avg": sum(rates) / len(rates), **known, **ends}
+
+
 def _line(number: int, row: Request) -> dict[str, Any]:
     metadata = {
         "session_num": number,
@@ -161,8 +180,9 @@ def _metrics(row: Request) -> Iterator[tuple[str, dict[str, Any]]]:
             for before, after in zip(row.times_ns, row.times_ns[1:], strict=False)
         ]
         yield "inter_chunk_latency", {"value": gaps, "unit": "ms"}
-    if row.first_ns and row.tokens > 1:
-        yield "inter_token_latency", ms((row.end_ns - row.first_ns) // (row.tokens - 1))
+    if (between := _between_ns(row)) is not None:
+        yield "inter_token_latency", ms(between)
+        yield "output_token_throughput_per_user", {"value": NS_PER_S / between, "unit": "tokens/sec/user"}
     for name, count in (("output_sequence_length", row.tokens), ("input_sequence_length", row.prompt_tokens)):
         if count:
             yield name, {"value": count, "unit": "tokens"}

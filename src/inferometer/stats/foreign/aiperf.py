@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
-    UNSTATED,
     Origin,
     Request,
     Summary,
@@ -19,7 +18,7 @@ from inferometer.stats.foreign.built import (
 )
 from inferometer.stats.foreign.failures import status_of
 from inferometer.stats.foreign.part import UNITS, Names, Part, summary
-from inferometer.stats.measurement import Distribution, Estimate, FailureGroup, UserRates
+from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, FailureGroup, UserRates
 from inferometer.stats.result import Result
 
 TOOL = "aiperf"

@@ -5,9 +5,9 @@ import re
 from datetime import datetime
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.stats.foreign.built import UNSTATED, Origin, Summary, level_of, result_of, stated
+from inferometer.stats.foreign.built import Origin, Summary, level_of, result_of, stated
 from inferometer.stats.foreign.part import Names, Part, summary
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.measurement import UNSTATED, Distribution
 from inferometer.stats.result import Result
 
 TOOL = "llm-d"
@@ -99,7 +99,7 @@ def _summary(document: Part, time: Part | None) -> Summary:
         figures = rates.maybe_part(name)
         return None if figures is None else figures.maybe_number("mean")
 
-    def total(name: str) -> int | None:
+    def tokens(name: str) -> int | None:
         figures = counts.maybe_part(name)
         mean = None if figures is None else figures.maybe_number("mean")
         return None if mean is None else round(mean * good)
@@ -115,8 +115,8 @@ def _summary(document: Part, time: Part | None) -> Summary:
         gaps=known(latency, "inter_token_latency"),
         per_answer=known(counts, "output_length"),
         per_prompt=known(counts, "input_length"),
-        output=total("output_length"),
-        prompt=total("input_length"),
+        output=tokens("output_length"),
+        prompt=tokens("input_length"),
         output_per_s=rate("output_token_rate"),
         prompt_per_s=rate("input_token_rate"),
     )

@@ -4,8 +4,9 @@ import re
 from dataclasses import replace
 
 from inferometer.base.units import NS_PER_S
-from inferometer.stats.foreign.built import UNSTATED, Origin, Summary, level_of, result_of, stated
+from inferometer.stats.foreign.built import Origin, Summary, level_of, result_of, stated
 from inferometer.stats.foreign.part import Names, Part, summary
+from inferometer.stats.measurement import UNSTATED
 from inferometer.stats.result import Result
 
 TOOL = "mlperf"

@@ -11,7 +11,6 @@ from datetime import datetime
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
-    UNSTATED,
     Origin,
     Request,
     Summary,
@@ -23,7 +22,7 @@ from inferometer.stats.foreign.built import (
 )
 from inferometer.stats.foreign.failures import status_of
 from inferometer.stats.foreign.part import Names, Part, summary
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.measurement import UNSTATED, Distribution
 from inferometer.stats.result import Result
 
 TOOL = "vllm"
