@@ -18,8 +18,8 @@ def prompts_section(result: Result) -> Section | None:
     rows = [("Client's count", plain_number(round(found.mean, 1)), f"{found.p50:,}", f"{found.p99:,}")]
     top = best(result)
     counted = None if top is None or top[1].tokens is None else top[1].tokens.per_prompt
-    if counted is not None and counted.histogram and counted.max_ns:
-        middle, tail = (counted.percentile_ns(p) for p in (50, 99))
+    middle, tail = (None if counted is None else counted.maybe_percentile_ns(p) for p in (50, 99))
+    if counted is not None and counted.max_ns and middle is not None and tail is not None:
         rows.append(("Server's count", plain_number(counted.mean_ns), f"{middle:,}", f"{tail:,}"))
     title = "Prompts"
     return Section("prompts", title, " ".join(prompt_sentences(found)), (Table(title, columns, tuple(rows)),))

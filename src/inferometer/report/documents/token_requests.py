@@ -47,7 +47,7 @@ def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
 
 def _gaps(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
     """Distribution of all gaps. Gaps of tokens that arrive together are near 0 and would leave the others no room."""
-    known = [row for row in rows if row[1].histogram]
+    known = [row for row in rows if row[1].maybe_percentile_ns(50) is not None]
     if not known:
         return None
     least_ns = min(times.percentile_ns(50) for _, times in known) / NEGLIGIBLE
@@ -68,7 +68,7 @@ def _lengths(result: Result) -> Chart | None:
             ("prompts", tokens.per_prompt, "orange"),
             ("answers", tokens.per_answer, "blue"),
         )
-        if spread.histogram and spread.min_ns != spread.max_ns
+        if spread.count and spread.max_ns is not None and spread.min_ns != spread.max_ns
     )
     if not lines:
         return None
