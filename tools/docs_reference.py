@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from griffe import Module, ModuleFinder
+from mkdocs.structure.files import File, Files
 
+import inferometer
 from inferometer.api.arguments import REFUSED, arguments
 from inferometer.cli import (
     capacity,
@@ -26,6 +28,7 @@ from inferometer.cli.main import COMMANDS
 from inferometer.options.command_line import Command
 from inferometer.options.option import Groups, Option
 
+SCHEMAS = Path(inferometer.__file__).parent / "schemas"
 PAGE, PYTHON = "command-line.md", "python-api.md"
 MODULES = (
     measure,
@@ -52,6 +55,13 @@ def on_startup(**_: object) -> None:
         return [(parts, path) for parts, path in every(self, module) if parts[0] == "api"]
 
     ModuleFinder.submodules = shown  # type: ignore[method-assign]
+
+
+def on_files(files: Files, *, config: Any) -> Files:
+    """Add the JSON Schemas of our files, under the names that they have in the package."""
+    for path in sorted(SCHEMAS.glob("*.json")):
+        files.append(File.generated(config, f"schemas/{path.name}", content=path.read_text()))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:

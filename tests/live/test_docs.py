@@ -1,5 +1,6 @@
 """Every command in the docs works: the `sh` blocks of each document are run, in order, in one folder."""
 
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import pytest
 from inferometer import api
 from tests.support import fork_client
 from tests.support.commands import fork_server_address
+from tests.support.foreign import foreign_file
 from tests.support.openai import FakeOpenAi
 from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
 from tests.support.tfserving import FakeTfServing
@@ -194,6 +196,8 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
         ROOT / "src"
     )  # documents name the example pictures by their place in the repository
     (work / "tokenizer.json").write_text(word_level().to_str())
+    if document.name == "files.md":
+        _copy_foreign_files(work)
     with (
         FakeOpenAi(metrics=METRICS, is_queue=True) as openai,
         FakeTriton(control=_plain, model=IRIS) as kserve,
@@ -210,6 +214,12 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
             8501: tfserving.http.address,
         }
         _run_blocks(document, work, shims, triton, places)
+
+
+def _copy_foreign_files(work):
+    for path in foreign_file("").iterdir():
+        shutil.copy(path, work)
+    shutil.copy(foreign_file("mlperf_server.txt"), work / "mlperf_log_summary.txt")
 
 
 def _plain(request: Request) -> Act | None:
@@ -305,5 +315,6 @@ def test_the_site_is_made_without_a_warning(tmp_path):
     for page in (tmp_path / "site").glob("*.html"):
         fetched = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text())
         assert fetched == [], page.name
+    assert json.loads((tmp_path / "site" / "schemas" / "result.json").read_text())["properties"]
     assert "--max-outstanding" in (tmp_path / "site" / "command-line.html").read_text()
     assert "find(" in re.sub("<[^>]+>", "", (tmp_path / "site" / "python-api.html").read_text())

@@ -142,6 +142,28 @@ def test_vllm_keeps_stated_figures() -> None:
     assert result.started_at == "2026-11-18T13:25:52"
 
 
+def test_vllm_s_own_files_keep_their_figures() -> None:
+    stated = json.loads(foreign_file("vllm_detailed.json").read_text())
+    found = only(of_file("vllm_detailed.json"))
+    assert (found.request_count, found.infer_per_s.value) == (40, stated["request_throughput"])
+    assert found.infer_per_s.limits is not None
+    assert is_close(found.latency.mean_ns, sum(stated["latencies"]) / 40, 1e9)
+    assert is_close(found.latency.max_ns, max(stated["latencies"]), 1e9)
+    assert found.streaming is not None
+    assert found.streaming.gaps.count == 600
+    assert is_close(found.streaming.gaps.percentile_ns(99.0), stated["p99_itl_ms"], 1e6)
+
+
+def test_vllm_lists_latencies_even_in_a_summary() -> None:
+    stated = json.loads(foreign_file("vllm.json").read_text())
+    result = of_file("vllm.json")
+    found = only(result)
+    assert is_close(found.latency.min_ns, min(stated["latencies"]), 1e9)
+    assert found.infer_per_s.limits is None
+    assert dict(found.latency_intervals)["p99"].limits is None
+    assert result.levels[0].has_remark(Note.SUMMARY_ONLY)
+
+
 def test_vllm_without_lists_has_no_latency_and_no_intervals() -> None:
     result = of({name: value for name, value in VLLM.items() if not isinstance(value, list)})
     found = only(result)

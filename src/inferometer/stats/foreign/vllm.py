@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
+import numpy as np
+
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
@@ -24,6 +26,7 @@ from inferometer.stats.foreign.failures import status_of
 from inferometer.stats.foreign.part import Names, Part, summary
 from inferometer.stats.measurement import UNSTATED, Distribution
 from inferometer.stats.result import Result
+from inferometer.stats.series import Series
 
 TOOL = "vllm"
 TITLE = "vllm bench serve"
@@ -89,7 +92,7 @@ def _summary(document: Part) -> Summary:
         failed=failed,
         duration_ns=document.maybe_ns("duration") or 0,
         per_s=document.maybe_number("request_throughput"),
-        latency=_times(document, "e2el", completed),
+        latency=_times(document, "e2el", completed) or _latencies(document, completed),
         first=_times(document, "ttft", completed),
         between=_times(document, "tpot", completed),
         gaps=_times(document, "itl", completed),
@@ -106,6 +109,15 @@ def _times(document: Part, name: str, count: int) -> Distribution | None:
             known[float(found[1])] = key
     names = Names(f"mean_{name}_ms", f"std_{name}_ms", percentiles=tuple(sorted(known.items())))
     return summary(document, names, NS_PER_MS, count)
+
+
+def _latencies(document: Part, completed: int) -> Distribution | None:
+    """Return the latencies, which vLLM 0.32 lists even without `--save-detailed`; failed requests have 0."""
+    rows = document.rows("latencies")
+    found = [ns for row in rows if (ns := document.duration(row, "latencies", NS_PER_S))]
+    if not found or len(found) != completed:
+        return None
+    return Series(np.array(found, dtype=np.int64)).distribution()
 
 
 def _requests(document: Part) -> Iterator[Request]:
