@@ -44,6 +44,7 @@ CONFIDENCE = 0.98  # of all intervals of a comparison jointly
 TRIMMED = 0.2  # share trimmed at either end
 TRIMMED_FROM = 10
 _ENDLESS = 20.0
+NO_REQUESTS = "a file without single requests has no interval"
 FEWEST = 4  # pairs needed for an interval
 
 Logs = NDArray[np.float64]
@@ -202,7 +203,7 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
 
 def _why_open(*levels: Level) -> str:
     if any(level.has_remark(Note.SUMMARY_ONLY) for level in levels):
-        return "a file without single requests has no interval"
+        return NO_REQUESTS
     return "too few requests for an interval"
 
 

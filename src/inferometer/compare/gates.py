@@ -23,7 +23,7 @@ from inferometer.compare.comparison import (
     Variant,
 )
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.promises import INSIDE
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words, rule
 
@@ -240,4 +240,6 @@ def _example(levels: Sequence[Level]) -> str:
 
 
 def _where(level: Level | LevelDifference) -> str:
+    if level.mode == UNSTATED:
+        return "an unstated load"
     return f"{level.mode.replace('_', ' ')} {plain_number(level.value)}"

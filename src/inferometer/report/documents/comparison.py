@@ -16,7 +16,7 @@ from inferometer.compare.comparison import (
     GateOutcome,
     OutputSimilarity,
 )
-from inferometer.compare.differences import speedup
+from inferometer.compare.differences import NO_REQUESTS, speedup
 from inferometer.report.counted import batch_words
 from inferometer.report.document import (
     Chart,
@@ -126,7 +126,7 @@ def sentences(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _gate(gate: GateOutcome) -> Message:
-    is_open = gate.outcome == INCONCLUSIVE and "interval" in gate.found
+    is_open = gate.outcome == INCONCLUSIVE and "interval" in gate.found and NO_REQUESTS not in gate.found
     advice = "A longer measurement (--duration) makes the interval narrower." if is_open else ""
     words = f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}"
     return Message(words, advice, _GATE_TONES[gate.outcome])

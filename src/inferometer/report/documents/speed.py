@@ -21,7 +21,7 @@ from inferometer.compare.comparison import (
     GateOutcome,
     OutputSimilarity,
 )
-from inferometer.compare.differences import headline, speedup
+from inferometer.compare.differences import NO_REQUESTS, headline, speedup
 from inferometer.report.document import Tone
 from inferometer.report.format import first_line, level_label, plural, share
 from inferometer.stats.verdict import (
@@ -91,7 +91,9 @@ def _words(row: Difference) -> str:
 def _nothing_shown(contrast: Contrast) -> Speed:
     rows = [row for level in contrast.levels if (row := headline(level)) is not None]
     if not rows:
-        return Speed(INCONCLUSIVE, "no load in common")
+        return Speed(INCONCLUSIVE, "no figure in common" if contrast.levels else "no load in common")
+    if any(row.reason == NO_REQUESTS for row in rows):
+        return Speed(INCONCLUSIVE, "no single requests to tell from")
     if not any(row.percent.limits for row in rows):
         return Speed(INCONCLUSIVE, "too few requests to tell")
     if any(verdict_of(row) == NO_DIFFERENCE for row in rows):
