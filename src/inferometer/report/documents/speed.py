@@ -91,7 +91,7 @@ def _words(row: Difference) -> str:
 def _nothing_shown(contrast: Contrast) -> Speed:
     rows = [row for level in contrast.levels if (row := headline(level)) is not None]
     if not rows:
-        return Speed(INCONCLUSIVE, "no figure in common" if contrast.levels else "no load in common")
+        return Speed(INCONCLUSIVE, "no load in common")
     if any(row.reason == NO_REQUESTS for row in rows):
         return Speed(INCONCLUSIVE, "no single requests to tell from")
     if not any(row.percent.limits for row in rows):
