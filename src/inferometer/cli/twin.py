@@ -109,6 +109,11 @@ def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list
     for name in names:
         answer = read(saved_file(name, store), *kinds)
         found += [(name, row) for row in (answer.results if isinstance(answer, Diagnosis) else (answer,))]
+        if isinstance(answer, Result) and answer.source:
+            raise UsageError(
+                f"'{name}' was written by {answer.tool}, which does not state the server's own times",
+                remedy="fit the twin to results of `inferometer measure`",
+            )
     return [name for name, _ in found], [row for _, row in found]
 
 

@@ -105,6 +105,21 @@ def test_mistakes_with_other_tools(words: list[str], said: str, capsys: pytest.C
     assert said in capsys.readouterr().err
 
 
+def test_a_twin_needs_the_server_s_times(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["twin", "fit", GUIDELLM]) == 2
+    assert (
+        "was written by guidellm 0.8.1, which does not state the server's own times"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("name", ["guidellm.json", "profile_export_aiperf.json"])
+def test_a_capacity_plan_takes_any_file(name: str) -> None:
+    words = ["--options", str(foreign_file(name)), "--traffic", "50/s", "--slo", "p99<1s"]
+    assert main(["capacity", *words, "--json", "plan.json", "-q"]) in (0, 1)
+    assert json.loads(Path("plan.json").read_text())["kind"] == "capacity"
+
+
 def test_only_measurements_are_written(capsys: pytest.CaptureFixture[str]) -> None:
     write(sample_comparison(), Path("it.json"))
     assert main(["view", "it.json", "--as", "aiperf", "--output", "out"]) == 2
