@@ -41,6 +41,11 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "errors": {"%": 0.01},
     "goodput": {"%": 0.01},
     "throughput": {"": 1, "/s": 1, "infer/s": 1},
+    "energy": {
+        f"{prefix}j/{of}": factor
+        for prefix, factor in (("", 1), ("m", 1e-3), ("k", 1e3))
+        for of in ("token", "request", "inference")
+    },
 }
 """Units of limits by figure, suggested ones first."""
 _LARGEST = 1e15
@@ -150,14 +155,17 @@ def _term(part: str, whole: str) -> Term:
         raise UsageError(f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=EXAMPLE)
     written, sign, limit = found["name"], found["sign"], found["limit"]
     figure, name = _figure(written, part)
-    is_below = figure in TIMES or figure == "errors"
+    is_below = figure in (*TIMES, "errors", "energy")
     if sign.startswith("<") is not is_below:
         better, right = ("lower", "<") if is_below else ("higher", ">")
         raise UsageError(
             f"'{part}' has the wrong direction: for {written}, {better} is better",
             remedy=f"write {written}{right}{sign[1:]}{limit}",
         )
-    return Term(name, _limit(figure, part, sign, limit), figure, sign, part)
+    value, unit = _limit(figure, part, sign, limit)
+    if figure == "energy":
+        name = f"energy per {unit.partition('/')[2]}"
+    return Term(name, value, figure, sign, part)
 
 
 def _figure(written: str, part: str) -> tuple[str, str]:
@@ -179,8 +187,9 @@ def _figure(written: str, part: str) -> tuple[str, str]:
     return figure, f"p{plain_number(p)}"
 
 
-def _limit(figure: str, part: str, sign: str, written: str) -> float:
-    """Return the limit in nanoseconds, as a share, or per second. Reject ambiguous and impossible limits."""
+def _limit(figure: str, part: str, sign: str, written: str) -> tuple[float, str]:
+    """Return the limit in nanoseconds, as a share, per second or in joules, with its unit as written. Reject
+    ambiguous and impossible limits."""
     found = re.fullmatch(_LIMIT, written.lower())
     if found is None:
         raise UsageError(f"'{part}': '{written}' is not a limit", remedy=EXAMPLE)
@@ -194,10 +203,10 @@ def _limit(figure: str, part: str, sign: str, written: str) -> float:
         what = f"has the unknown unit '{unit}'" if unit else "has no unit"
         raise UsageError(f"'{part}' {what}", remedy=f"write {_choices(number, units)}")
     if unit == "%":
-        return float(number) / 100
-    return float(number) * units[unit]
+        return float(number) / 100, unit
+    return float(number) * units[unit], unit
 
 
 def _choices(number: str, units: Mapping[str, float]) -> str:
-    first = [f"{number}{unit}" for unit in units][:3]
+    first = [f"{number}{unit.replace('j/', 'J/')}" for unit in units][:3]
     return first[0] if len(first) == 1 else f"{', '.join(first[:-1])} or {first[-1]}"

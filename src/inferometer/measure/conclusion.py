@@ -29,7 +29,7 @@ from inferometer.stats.doubts import (
     moving_figure,
     slow_ends,
 )
-from inferometer.stats.energy import PoweredDevice
+from inferometer.stats.energy import PoweredDevice, energies
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
     ClassFigures,
@@ -200,7 +200,9 @@ def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
     settings, found = raw.settings, level.measurement
     if settings.promise is None or not settings.judges_promise:
         return None
-    known = {} if found is None else {"throughput": found.infer_per_s, **dict(found.latency_intervals)}
+    known = {}
+    if found is not None:
+        known = {"throughput": found.infer_per_s, **dict(found.latency_intervals), **energies(found)}
     outcome = judge(settings.promise, raw.whole, known)
     if outcome.verdict != "kept" or level.is_as_asked:
         return outcome

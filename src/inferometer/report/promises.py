@@ -25,7 +25,10 @@ def figure_words(term: TermOutcome) -> str:
         return share(found.value) + (
             "" if found.limits is None else f" ({' to '.join(map(share, found.limits))})"
         )
-    value = f"{quantity(found.value)} infer/s" if term.name == "throughput" else duration(found.value)
+    if term.name.startswith("energy"):
+        value = f"{quantity(found.value)} J"
+    else:
+        value = f"{quantity(found.value)} infer/s" if term.name == "throughput" else duration(found.value)
     return f"{value} {interval(found)}".rstrip()
 
 

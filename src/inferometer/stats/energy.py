@@ -17,7 +17,7 @@ import numpy as np
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, share
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import DeviceEnergy, EnergyFigures, Estimate
+from inferometer.stats.measurement import DeviceEnergy, EnergyFigures, Estimate, Measurement
 
 SHORTEST_S = 4.0  # counters and power sensors are updated about ten times a second
 LEAST_COVERED = 0.9  # share of the measured time between the first and the last reading
@@ -75,6 +75,15 @@ def energy_figures(
         devices=tuple(row for _, row in known),
         invalid="; ".join(_objections(used, start_ns, end_ns)),
     )
+
+
+def energies(found: Measurement) -> dict[str, Estimate]:
+    """Return the valid figures of a measurement by their names in SLOs."""
+    energy = found.energy
+    if energy is None or energy.invalid:
+        return {}
+    rows = {"request": energy.per_request, "inference": energy.per_inference, "token": energy.per_token}
+    return {f"energy per {of}": estimate for of, estimate in rows.items() if estimate is not None}
 
 
 def _device_energy(device: PoweredDevice, start_ns: int, end_ns: int) -> DeviceEnergy | None:

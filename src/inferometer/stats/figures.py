@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from inferometer.base.units import NS_PER_MS
+from inferometer.stats.energy import energies
 from inferometer.stats.measurement import Distribution, Estimate, Measurement
 
 MEGA = 1_000_000
@@ -188,8 +189,7 @@ def _energy(unit: str) -> Metric:
     """Build the row of the joules per request, inference or token; figures of an invalid measurement are not used."""
 
     def interval(found: Measurement) -> Estimate | None:
-        energy = found.energy
-        return None if energy is None or energy.invalid else getattr(energy, f"per_{unit}")
+        return energies(found).get(f"energy per {unit}")
 
     return Metric(
         f"energy_per_{unit}",

@@ -34,6 +34,7 @@ SECTIONS = 16
 TOO_FEW = "too few requests"
 INSIDE = "the limit lies inside the interval"
 NOTHING = "no request has this figure"
+NO_ENERGY = "the energy was not measured, or its figures are invalid"
 
 
 def judge(promise: Slo, whole: Window, known: Mapping[str, Estimate]) -> PromiseOutcome:
@@ -52,7 +53,7 @@ def judge(promise: Slo, whole: Window, known: Mapping[str, Estimate]) -> Promise
 def _judge_term(term: Term, whole: Window, known: Mapping[str, Estimate]) -> TermOutcome:
     durations, missing = _durations(term, whole), _missing(term, whole)
     found = _share(term, whole) if durations is None else _duration(term, durations, known, missing)
-    if term.figure == "throughput":
+    if term.figure in ("throughput", "energy"):
         found = known.get(term.name)
     verdict, reason = _verdict(term, found, whole)
     if missing and durations is not None:
@@ -122,7 +123,7 @@ def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], miss
 
 def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping, str]:
     if found is None:
-        return "undecided", NOTHING
+        return "undecided", NO_ENERGY if term.figure == "energy" else NOTHING
     if term.figure == "errors" and found.value == 1:
         return "broken", ""  # every request failed, however few there were
     if found.limits is not None:
@@ -130,6 +131,8 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
         return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
     if term.figure in SHARES:
         return "kept", ""
+    if term.figure == "energy":
+        return "undecided", f"{TOO_FEW}: the energy has no interval"
     is_within, durations = term.is_within(found.value), _durations(term, whole)
     if durations is None:
         parts, noun, share = _rates(term, whole, found.value), "sections of the time", 0.5

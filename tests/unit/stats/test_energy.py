@@ -1,10 +1,16 @@
 """Energy of a level, by counters and by power."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_S
-from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
+from inferometer.stats.energy import PoweredDevice, PowerReading, energies, energy_figures
 from inferometer.stats.measurement import EnergyFigures, Estimate
+from inferometer.stats.promises import NO_ENERGY, judge
+from inferometer.stats.windows import WindowRules
 
 RATE = Estimate(50.0, 49.0, 51.0)
 
@@ -96,3 +102,33 @@ def test_no_figures_without_a_sensor_or_a_device_in_use() -> None:
     empty = PoweredDevice("GPU-1", (PowerReading(0), PowerReading(NS_PER_S)))
     for devices in ((), (empty,), (device(is_used=False),)):
         assert energy_figures(devices, 0, NS_PER_S, requests=RATE, batch=1) is None
+
+
+@pytest.mark.parametrize(
+    ("slo", "verdict"),
+    [
+        ("energy<2J/token", "kept"),
+        ("energy<2000mJ/token", "kept"),
+        ("energy<7.9J/request", "broken"),
+        ("energy<8J/request", "undecided"),
+        ("energy<1kJ/inference", "kept"),
+    ],
+)
+def test_an_slo_limits_the_energy_by_its_interval(slo: str, verdict: str) -> None:
+    known = energies(SimpleNamespace(energy=energy(device())))  # type: ignore[arg-type]
+    known["energy per request"] = Estimate(8.0, 7.95, 8.05)
+    window = WindowRules().new_window(0)
+    (term, *_) = judge(parse_slo(slo), window, known).terms
+    assert term.verdict == verdict
+
+
+def test_an_slo_is_undecided_without_valid_energy() -> None:
+    invalid = energies(SimpleNamespace(energy=energy(device(), seconds=2)))  # type: ignore[arg-type]
+    (term, *_) = judge(parse_slo("energy<2J/token"), WindowRules().new_window(0), invalid).terms
+    assert (term.verdict, term.reason) == ("undecided", NO_ENERGY)
+
+
+@pytest.mark.parametrize("slo", ["energy<2", "energy<2J", "energy<2W", "energy>2J/token"])
+def test_a_limit_on_energy_needs_its_unit_and_direction(slo: str) -> None:
+    with pytest.raises(UsageError, match="write"):
+        parse_slo(slo)
