@@ -89,7 +89,12 @@ test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, every night: comm
 	$(@D)/bin/python tests/peers/vllm_model.py
 	@touch $@
 
-PEERS_TESTED ?= mlserver llama transformers torchserve vllm
+.venv-clients/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'anthropic>=2,<3' 'openai>=3,<4' 'ollama>=0.6,<1' 'cohere>=7,<8'
+	@touch $@
+
+PEERS_TESTED ?= clients mlserver llama transformers torchserve vllm
 
 test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of other projects: PEERS_TESTED='mlserver llama' for some
 	$(PYTHON) -m pytest $(PEERS_TESTED:%=tests/peers/test_%.py)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, http_tensors, load_messages
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.text_reply import TextReader
 from inferometer.services.tfserving import Columns, message, predicted
 from tests.fuzz.harness import Choices, Family, corpus, damaged
 from tests.support.strange import strange, text_of
@@ -83,7 +83,7 @@ def head(kind: str) -> Any:
     return Told()
 
 
-def finish(reader: OpenAiReader, kind: str, data: bytes) -> None:
+def finish(reader: TextReader, kind: str, data: bytes) -> None:
     reading = reader.start(head(kind))
     reading.receive(data, 5)
     reply = reading.end()
@@ -96,7 +96,7 @@ def finish(reader: OpenAiReader, kind: str, data: bytes) -> None:
 
 
 def read_answer(data: bytes) -> None:
-    finish(OpenAiReader(keeps_message=True, keeps_texts=True), "application/json", data)
+    finish(TextReader(keeps_message=True, keeps_texts=True), "application/json", data)
 
 
 make_answer = make_documents("openai", ANSWERS)
@@ -112,7 +112,7 @@ def make_stream(choices: Choices) -> bytes:
 
 
 def read_stream(data: bytes) -> None:
-    finish(OpenAiReader(keeps_message=True, keeps_texts=True), "text/event-stream", data)
+    finish(TextReader(keeps_message=True, keeps_texts=True), "text/event-stream", data)
 
 
 # --- tensors

@@ -1,9 +1,10 @@
 """SLOs of a load, such as `p99<50ms, errors<0.1%, throughput>100`, or for text `ttft<200ms, tpot<20ms`.
 
-Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `tpot` and `gap` without a
-percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` the time to the first token of the answer
-itself if the model reasons first; an answer without such a token violates any limit on them. `tpot` is the mean time
-between the tokens of an answer, `gap` every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
+Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `ttfc`, `tpot` and `gap`
+without a percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` the time to the first token of
+the answer itself if the model reasons first; an answer without such a token violates any limit on them. `ttfc` is the
+time to the first tool call, of answers that have one. `tpot` is the mean time between the tokens of an answer, `gap`
+every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
 an alias of `latency`, `ttfa` of `ttfo`. The time limits also apply to each single request, whatever their percentile
 (`gap` to its longest gap): requests that meet all of them are the goodput, and `goodput>95%` limits their share.
 """
@@ -29,7 +30,7 @@ PERCENTILES = (
     99.9,
     99.99,
 )  # of every series of durations
-STREAMED = ("ttft", "ttfo", "tpot", "gap")  # only streams have these
+STREAMED = ("ttft", "ttfo", "ttfc", "tpot", "gap")  # only streams have these
 TIMES = ("latency", *STREAMED)
 SHARES = ("errors", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
@@ -60,7 +61,7 @@ _ALIASES = {
     "tbt": "tpot",
     "e2e": "latency",
 }  # names in other tools
-_NAME = r"(?:(?P<figure>latency|ttft|ttfo|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
+_NAME = r"(?:(?P<figure>latency|ttft|ttfo|ttfc|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
 _LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 

@@ -303,6 +303,7 @@ class Engine:
         reasoning_tokens: int = 0,
         cached_tokens: int = 0,
         answer_at: int = 0,
+        tool_at: int = 0,
     ) -> None:
         """Record the end of a request; the link calls this once per request. `times` are those of a stream's
         responses."""
@@ -315,9 +316,12 @@ class Engine:
             tokens, prompt_tokens = of_which(tokens, reasoning_tokens), of_which(prompt_tokens, cached_tokens)
         if answer_at:
             responses = of_which(responses, answer_at)
+        step = self._steps[slot]
+        if tool_at:
+            step = of_which(step, tool_at)
         pack_row(
             self._cells, position,
-            self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
+            self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, step, received, responses,
             sequence, started, tokens, prompt_tokens, stamps,
         )  # fmt: skip
         position += ROW_BYTES

@@ -378,7 +378,7 @@ class _Connection(SocketConnection):
         self._link.finish(
             self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, found.end_ns or now_ns, received,
             found.responses, found.times, found.tokens, found.prompt_tokens, found.reasoning_tokens,
-            found.cached_tokens, found.answer_at,
+            found.cached_tokens, found.answer_at, found.tool_at,
         )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:

@@ -62,6 +62,7 @@ class Finish(Protocol):
         reasoning_tokens: int = 0,
         cached_tokens: int = 0,
         answer_at: int = 0,
+        tool_at: int = 0,
     ) -> None: ...
 
 

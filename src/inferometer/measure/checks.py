@@ -507,9 +507,19 @@ def with_api_key(options: Options) -> Options:
         return options
     if not key or not key.isascii() or not key.isprintable():
         raise refusal
-    headers = (*options.headers, ("authorization", f"Bearer {key}"))  # gRPC metadata names are lower case
+    headers = (*options.headers, _key_header(options, key))
     given = options.given - {"api_key_env", "api_key_file"}
     return dataclasses.replace(options, headers=headers, api_key_env=None, api_key_file=None, given=given)
+
+
+def _key_header(options: Options, key: str) -> tuple[str, str]:
+    """Return the header for the key: that of the API at the endpoint, or a bearer token."""
+    from inferometer.services.apis import maybe_requested
+
+    api = maybe_requested(options.endpoint or (options.url or "").partition("?")[0])
+    if api is not None and api.key_header:
+        return api.key_header, key
+    return "authorization", f"Bearer {key}"  # gRPC metadata names are lower case
 
 
 def _key_in(path: str) -> str:

@@ -16,6 +16,7 @@ from inferometer.model.unique import Unique
 from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.records.records import Totals
+from inferometer.services.apis import maybe_requested
 from inferometer.services.kind import KINDS
 from inferometer.stats.prompt_figures import PromptFigures
 from inferometer.stats.prompts import (
@@ -57,6 +58,9 @@ class RunPrompts:
 
 def maybe_prompts(options: Options, dataset: Dataset, steps: Sequence[Step]) -> RunPrompts | None:
     """Return the prompts; None if requests have none, or repeat a conversation."""
+    api = maybe_requested(options.endpoint)
+    if api is not None and api.takes_sound:
+        return None
     if not KINDS[options.service_kind].has_tokens or options.session_concurrency is not None:
         return None
     data, is_made = options.data, not dataset.is_given

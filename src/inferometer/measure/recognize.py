@@ -143,13 +143,15 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
         return options, ()
     path = written.path.rstrip("/")
     looks = _look(options, written, path if known is None else known.prefix, known)
-    if looks.kind == "http" and path and not options.bodies:
+    if looks.kind == "http" and path and not options.bodies and options.body_template is None:
         looks = _unless_known(options, written, looks, command)
     named = options if known is None or options.model else replace(options, model=known.model)
     if (wrong := maybe_wrong(named, looks, command)) is not None:
         raise wrong
-    if looks.kind == "http" and known is not None and known.endpoint:
-        looks = looks._replace(kind="openai", title="an OpenAI-style server by its path")
+    if options.body_template is not None:
+        looks = looks._replace(kind="openai", protocol="http", title="a server for the given body template")
+    elif known is not None and known.endpoint and looks.kind != "openai":
+        looks = looks._replace(kind="openai", protocol="http", title="an OpenAI-style server by its path")
     if looks.kind == "http" or (_has_whole_bodies(options, looks.kind) and looks.kind != "torchserve"):
         return _found_plain(options, written, looks, command)
     if known is not None and not (known.is_measured and looks.kind in known.kinds):
@@ -167,7 +169,7 @@ def _has_whole_bodies(options: Options, kind: str) -> bool:
     """Return whether bodies are whole; for an OpenAI-style server, --body may also set single fields."""
     if not options.bodies or kind != "openai":
         return bool(options.bodies)
-    from inferometer.services.openai_api import is_body_field
+    from inferometer.services.body_fields import is_body_field
 
     return not all(map(is_body_field, options.bodies))
 
@@ -296,7 +298,8 @@ def describe(
     with _our_words():
         if kind.needs_model and not kind.is_asked and not is_found:
             looks = look(connection, first=options.service_kind)
-            if (wrong := maybe_wrong(options, looks, command)) is not None:
+            is_meant = looks.kind == getattr(service, "host_kind", "")
+            if not is_meant and (wrong := maybe_wrong(options, looks, command)) is not None:
                 raise wrong
         try:
             model = service.describe(options.model, options.version, options.bls_composing_models)
@@ -306,7 +309,7 @@ def describe(
             ):
                 raise hint from error
             raise _misspelt(service, options.model, error) from error
-    if model.is_plain or (kind.needs_model and not kind.is_asked):
+    if model.is_plain or (kind.needs_model and not kind.is_asked and getattr(service, "names_model", True)):
         _check_listed(service, options.model)
     return model
 

@@ -232,7 +232,17 @@ _RATES_AND_WORKERS = (
 _TRITON = ("triton", "triton_c_api")
 _KINDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("endpoint", "output_tokens", "data.prompts", "data.prompt_column", *PROMPTS, "images", "audio_s"),
+        (
+            *(
+                "endpoint",
+                "body_template",
+                "reply_paths",
+                "output_tokens",
+                "data.prompts",
+                "data.prompt_column",
+            ),
+            *(*PROMPTS, "images", "audio_s"),
+        ),
         ("openai",),
     ),
     "signature": ("tfserving",),

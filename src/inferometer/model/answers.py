@@ -256,3 +256,5 @@ TORCHSERVE_MODEL = [
 ]
 
 OPENAI_MODELS = {"data": [{"id": name}]}
+NAMED_MODELS = {"models": [{"name": name}]}  # of Ollama and Cohere
+MODEL_INFO = {"model_id": name}  # of TGI and TEI

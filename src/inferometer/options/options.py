@@ -55,6 +55,7 @@ from inferometer.options.values import (
     share,
     span,
     switch,
+    template,
     text,
     tolerance,
     whole,
@@ -64,8 +65,12 @@ from inferometer.options.values import (
 SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
 """All service kinds, in display order; `services.kind.KINDS` defines each."""
 
-ENDPOINTS = ("chat", "completions", "embeddings", "responses", "rerank")
-"""Named endpoints of an OpenAI-style server."""
+ENDPOINTS = (
+    *("chat", "completions", "responses", "embeddings", "rerank", "transcriptions", "anthropic"),
+    *("ollama", "ollama-generate", "ollama-embed", "tgi", "triton-generate"),
+    *("tei-embed", "tei-rerank", "cohere-embed", "cohere-rerank"),
+)
+"""Named endpoints of servers of text; `services.apis` defines each."""
 
 AUTO = "auto"
 """Detect the service kind by probing the address."""
@@ -438,8 +443,21 @@ class Options:
         text("PATH", Reach.CHOOSES_CALLS, is_harmless=lambda word: word in ENDPOINTS),
         default="",
         own="--endpoint",
-        own_help="Endpoint of an OpenAI-style server: chat, completions, embeddings, responses, rerank, or a path "
-        "(default chat).",
+        own_help=f"API of a server of text: {', '.join(ENDPOINTS)}, or a path (default chat).",
+    )
+    body_template: str | None = only_ours(
+        "--body-template",
+        "Body of each request to an API without a name for --endpoint: JSON, or a file that contains it, with "
+        '"{{prompt}}" or "{{messages}}", and optionally "{{model}}", "{{max_tokens}}" and "{{stream}}" as values.',
+        template,
+    )
+    reply_paths: tuple[str, ...] = only_ours(
+        "--reply-path",
+        "Where a part of the reply to --body-template is: NAME=PATH with the name text, reasoning, tool, tokens, "
+        "prompt_tokens, reasoning_tokens, cached_tokens, end or error, and a path such as choices.0.text. May be given "
+        "several times.",
+        label("NAME=PATH"),
+        combine=appended,
     )
     output_tokens: int | str | None = ours(
         "--output-tokens",

@@ -626,6 +626,12 @@ def body(name: str, word: str) -> str:
     return word
 
 
+@reads("JSON|FILE", reach=Reach.READS_FILES, is_harmless=lambda word: word.lstrip().startswith("{"))
+def template(name: str, word: str) -> str:
+    """JSON, or the name of a file that contains it."""
+    return word if word.lstrip().startswith("{") else existing_file.read(name, word.removeprefix("@"))
+
+
 @reads("NAME=@FILE", reach=Reach.READS_FILES, is_harmless=lambda word: "@" not in word)
 def named_source(name: str, word: str) -> tuple[str, str]:
     """`NAME=@FILE` or `NAME=value,value`."""

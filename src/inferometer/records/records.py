@@ -35,6 +35,9 @@ class Records:
     reasoning_tokens: Column  # part of `tokens`, as reported by the server
     cached_tokens: Column  # part of `prompt_tokens` found in the server's cache
     answer_at: Column  # index in its `times` of the first response after reasoning; `stamps` if there is none
+    tool_at: (
+        Column  # position in its `times`, from 1, of the first response of a tool call; 0 if there is none
+    )
     stamps: Column  # number of `times` that belong to the request
     times: Column  # of streamed responses, request by request; not a column of a row
     # A request with several choices has the times of each choice in turn. Within a choice times never decrease; from
@@ -91,6 +94,7 @@ _PARTS = {
     "reasoning_tokens": "tokens",
     "cached_tokens": "prompt_tokens",
     "answer_at": "responses",
+    "tool_at": "step",
 }  # stored in the upper half of these cells
 _CELLS = tuple(name for name in COLUMNS if name not in _PARTS)
 _END = COLUMNS.index("end_ns")

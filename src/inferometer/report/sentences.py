@@ -317,8 +317,12 @@ def _tokens(measurement: Measurement, tokens: TokenFigures) -> Iterator[str]:
         )
     if tokens.prefill is not None and tokens.decode is not None:
         yield _phases(tokens.prefill, tokens.decode, queue_share(measurement))
-    if (answer := None if measurement.streaming is None else measurement.streaming.answer) is not None:
-        yield f"First token of the answer, after the reasoning: {_middle_and_tail(answer)}"
+    streaming = measurement.streaming
+    if streaming is not None and streaming.answer is not None:
+        yield f"First token of the answer, after the reasoning: {_middle_and_tail(streaming.answer)}"
+    if streaming is not None and streaming.tool is not None:
+        calls = f"{streaming.tool.count:,} of {measurement.request_count:,} answers"
+        yield f"First tool call: {_middle_and_tail(streaming.tool)} ({calls})"
     if tokens.reasoning:
         yield f"Reasoning: {share(tokens.reasoning / tokens.output)} of the output tokens"
     if tokens.asked is not None:

@@ -112,8 +112,15 @@ class ServerPath(NamedTuple):
 _MODEL = r"(?P<model>[^/:]+)"
 _VERSION = r"(?:/versions/(?P<version>[^/:]+))?"
 
+_TEXT = (
+    r"v1/(?:chat/completions|completions|embeddings|responses|rerank|audio/transcriptions|messages)"
+    r"|api/(?:chat|generate|embed)|v2/(?:embed|rerank)|embed|generate_stream"
+    r"|v2/models/(?P<model>[^/:]+)(?:/versions/[^/:]+)?/generate(?:_stream)?"
+)
+"""Endpoints of servers of text."""
+
 _ASIDE = (
-    (("triton",), rf"/v2/models/{_MODEL}{_VERSION}/(?:ready|stats|config|generate|generate_stream)"),
+    (("triton",), rf"/v2/models/{_MODEL}{_VERSION}/(?:ready|stats|config)"),
     (("triton",), r"/v2/(?:health/(?:live|ready)|repository/index|models/stats)"),
     (("tfserving",), rf"/v1/models/{_MODEL}{_VERSION}/metadata"),
 )
@@ -124,7 +131,7 @@ _PATHS = tuple(
     for kinds, pattern in (
         *_ASIDE,
         (("triton",), rf"/v2(?:/models(?:/{_MODEL}{_VERSION}(?:/infer)?)?)?"),
-        (("openai",), r"/(?P<endpoint>v1/(?:chat/completions|completions|embeddings|responses|rerank))"),
+        (("openai",), rf"/(?P<endpoint>{_TEXT})"),
         (("openai", "tfserving"), r"/v1(?:/models)?"),
         (("tfserving", "openai"), rf"/v1/models/{_MODEL}"),
         (("tfserving",), rf"/v1/models/{_MODEL}{_VERSION}(?::predict)?"),

@@ -9,19 +9,16 @@ a later one. All other events are read as usual.
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
 
-from inferometer.wire.sse import EVENT_LIMIT, Event
+from inferometer.services.text_api import EventMeaning, ReplyForm
+from inferometer.wire.lines import LineDecoder
+from inferometer.wire.sse import EVENT_LIMIT, Event, SseDecoder
 
-_TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)"\s*+:\s*+"(?!")')
 # The content of a JSON string, not empty.
 _INSIDE = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++')
 is_plain = re.compile(rb"[ !#-\[\]-~]++").fullmatch  # the usual text: printable ASCII without escapes
-_PARTS = ("content", "reasoning_content", "reasoning")
 _MARK = "another text"
-_FIRST = b"data: "
-_LAST = b"\n\n"
 _NEVER = b"\n\n\n"  # no event begins like this
 _PATIENCE = 3  # useless examples before giving up: some servers number every event
 
@@ -29,11 +26,13 @@ _PATIENCE = 3  # useless examples before giving up: some servers number every ev
 class AlikeEvents:
     """Common pattern of the events of one stream; empty at first."""
 
-    __slots__ = ("_learned_at", "_vain", "head", "is_known", "tail")
+    __slots__ = ("_decoder", "_form", "_learned_at", "_vain", "head", "is_known", "tail")
 
-    def __init__(self) -> None:
+    def __init__(self, form: ReplyForm, decoder: SseDecoder | LineDecoder) -> None:
         self.is_known = False
         self.head, self.tail = _NEVER, b""  # beginning and end of an alike event
+        self._decoder = decoder
+        self._form = form
         self._learned_at = 0
         self._vain = 0
 
@@ -41,22 +40,33 @@ class AlikeEvents:
     def is_given_up(self) -> bool:
         return self._vain == _PATIENCE
 
-    def learn(self, event: Event, document: Mapping[str, Any], number: int) -> None:
+    def learn(self, event: Event, meaning: EventMeaning, number: int) -> None:
         """Use this parsed event, which is response `number`, as the example for those that follow."""
         self.is_known, self.head = False, _NEVER
         if number > self._learned_at + 1:  # later events matched the last example
             self._vain = 0
         self._learned_at = number
-        if self.is_given_up or event.name or b"\n" in event.data:
+        if self.is_given_up or b"\n" in event.data:
             return
         self._vain += 1
-        found = _TEXT.search(event.data)
+        if meaning.usage is not None or meaning.is_end or meaning.error:
+            return
+        found = _before_text(self._form.texts).search(event.data)
         text = None if found is None else _INSIDE.match(event.data, found.end())
         if found is None or text is None:
             return
         head, tail = event.data[: found.end()], event.data[text.end() :]
-        if not document.get("usage") and _is_answer(head + _MARK.encode() + tail):
-            self.head, self.tail, self.is_known = _FIRST + head, tail + _LAST, True
+        if self._is_like(head + _MARK.encode() + tail, event.name, meaning):
+            # Compare with the usual layout of the framing; in another one, events are not alike.
+            whole = self._decoder.framed(Event(head + _NEVER + tail, event.name))
+            self.head, _, self.tail = whole.partition(_NEVER)
+            self.is_known = True
+
+    def _is_like(self, data: bytes, name: bytes, meaning: EventMeaning) -> bool:
+        """Return whether the event with another text differs only in the text of its part of the answer."""
+        (delta,) = meaning.deltas
+        found = self._form.event(json.loads(data), name)
+        return list(found.deltas) == [delta._replace(text=_MARK)] and found[1:] == meaning[1:]
 
     def forget(self) -> None:
         """Stop treating events as alike."""
@@ -81,13 +91,10 @@ class AlikeEvents:
         return number, at
 
 
-def _is_answer(event: bytes) -> bool:
-    """Return whether the other text is a piece of the first choice's answer, or of its reasoning."""
-    choice = json.loads(event)["choices"][0]
-    if not isinstance(choice, dict):
-        return False
-    delta = choice.get("delta")
-    return choice.get("text") == _MARK or (isinstance(delta, dict) and _MARK in map(delta.get, _PARTS))
+@lru_cache
+def _before_text(names: tuple[str, ...]) -> re.Pattern[bytes]:
+    """Return the pattern of what precedes the text of an event."""
+    return re.compile(rb'"(?:%s)"\s*+:\s*+"(?!")' % "|".join(map(re.escape, names)).encode())
 
 
 def _is_unicode(text: bytes) -> bool:

@@ -34,6 +34,7 @@ class Endpoint(NamedTuple):
 
 
 CONTROL_TIMEOUT_S = 20.0
+KEY_HEADERS = ("authorization", "x-api-key")
 
 
 class Connection(NamedTuple):
@@ -62,8 +63,8 @@ class Connection(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key after `Bearer`; empty if none is sent."""
-        said = [value.split() for name, value in self.headers if name.lower() == "authorization"]
+        """The key after `Bearer`, or in the header for keys; empty if none is sent."""
+        said = [value.split() for name, value in self.headers if name.lower() in KEY_HEADERS]
         return said[0][-1] if said and said[0] else ""
 
 

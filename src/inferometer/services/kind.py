@@ -182,6 +182,11 @@ KINDS = {
         rules=(
             _no_grpc("OpenAI endpoints"),
             _no_batches("openai"),
+            Rule(
+                lambda given: "reply_paths" in given and "body_template" not in given,
+                "--reply-path describes the replies to requests made from --body-template.",
+                "give --body-template, or remove it",
+            ),
         ),
         refused=_NO_TENSORS,
     ),

@@ -1,19 +1,24 @@
-"""OpenAI-style servers over HTTP, with complete or streamed answers. `openai_api` defines their endpoints."""
+"""Servers of text over HTTP, with complete or streamed answers. `apis` lists the APIs that they may have."""
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.text import encode_json
-from inferometer.model.answers import OPENAI_MODELS
+from inferometer.model.answers import MODEL_INFO, NAMED_MODELS, OPENAI_MODELS
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
+from inferometer.services.apis import BY_NAME, api_at, maybe_api
+from inferometer.services.body_fields import body_field
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
+from inferometer.services.huggingface_api import INFO
 from inferometer.services.kind import RESPONSE, Service
-from inferometer.services.openai_api import BY_NAME, CHAT, Api, Fields, api_at, body_field, maybe_api
+from inferometer.services.openai_api import CHAT, rank
 from inferometer.services.openai_media import (
     Part,
     image_part,
@@ -23,9 +28,12 @@ from inferometer.services.openai_media import (
     sound_part,
     text_part,
 )
-from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
+from inferometer.services.template_api import fill, template_api
+from inferometer.services.text_api import Api, Fields, part, put
+from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
+from inferometer.services.upload import MULTIPART, Sound, upload
 
 if TYPE_CHECKING:  # only visits need these
     from inferometer.services.calls import JsonCalls
@@ -37,20 +45,50 @@ PAYLOAD = TensorSpec("payload", "JSON", (1,))
 
 
 class OpenAi(Service):
-    """An OpenAI-style server at one address."""
+    """A server of text at one address."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
-        self._connection = connection
         self._options = options
-        self._control = HttpControl(connection)
+        self.path, self.api, self._template = _requested(connection.endpoint.prefix, options)
+        given = {name.lower() for name, _ in connection.headers}
+        own = tuple(header for header in self.api.headers if header[0] not in given)
+        self._connection = connection._replace(headers=(*connection.headers, *own))
+        self._control = HttpControl(self._connection)
 
     # --- control calls
 
     def models(self) -> list[str]:
-        """Return the names of the models it lists."""
-        prefix = "" if self._connection.endpoint.prefix.endswith("/v1") else "/v1"
-        rows = self._control.get(f"{prefix}/models", OPENAI_MODELS).get("data", ())
-        return [row["id"] for row in rows if "id" in row]
+        """Return the names of the models it lists; for an API whose requests name none, at least the API's name."""
+        if self.api.host_kind:
+            return []  # another API lists them
+        try:
+            return self._listed()
+        except PeerError:
+            if self.api.names_model:
+                raise
+            return [self.api.name]
+
+    def _listed(self) -> list[str]:
+        path = self.api.models_path
+        if path == INFO:
+            found = self._control.get(path, MODEL_INFO).get("model_id")
+            return [found] if found else []
+        rows, key = "models", "name"
+        if not path:
+            path = "/models" if self._connection.endpoint.prefix.endswith("/v1") else "/v1/models"
+            rows, key = "data", "id"
+        listed = self._control.get(path, OPENAI_MODELS if key == "id" else NAMED_MODELS).get(rows, ())
+        return [row[key] for row in listed if key in row]
+
+    @property
+    def names_model(self) -> bool:
+        """Whether requests name the model; otherwise its name is only a label."""
+        return self.api.names_model
+
+    @property
+    def host_kind(self) -> str:
+        """The kind that a server with this API looks like, if it is another one."""
+        return self.api.host_kind
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Describe the model without contacting the server: a payload names its own model."""
@@ -62,52 +100,65 @@ class OpenAi(Service):
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         has_sessions = self._options.session_concurrency is not None
-        api = api_at(self.path)
         if not self._options.is_lenient:
-            _check_use(self._options, api)
-        bodies = _Bodies(model.name, api, self._options)
+            _check_use(self._options, self.api)
+        bodies = _Bodies(model.name, self.api, self._options, self._template)
         wiring = Wiring(
             self._connection.endpoint,
-            reader=OpenAiReader(
+            reader=TextReader(
                 keeps_message=has_sessions,
                 keeps_texts=self._options.profile_export is not None,
                 key=self._connection.key,
+                form=self.api.form,
             ),
-            conversations=Chats(self._connection, self.path) if has_sessions else None,
+            conversations=Chats(self._connection, self.path, self.api.turns) if has_sessions else None,
         )
         asked = []
         requests = []
         for number, step in enumerate(steps):  # bodies may be large: one at a time
             body = bodies.body(number, step)
-            asked.append(asked_tokens(body))
-            requests.append(render_http(self._connection, self.path, body))
+            asked.append(0 if bodies.is_limited_by_default(step) else asked_tokens(body))
+            content_type = MULTIPART if self.api.takes_sound else "application/json"
+            requests.append(render_http(self._connection, self.path, body, (("Content-Type", content_type),)))
         return Traffic(wiring, tuple(requests), asked_tokens=tuple(asked))
 
     def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
         """Return the caller of the endpoint; a body names its model, and answers are not streamed."""
         from inferometer.services.calls import JsonCalls
 
-        return JsonCalls(self._connection, self.path, {"model": model.name})
+        fixed: Fields = {"model": model.name} if self.api.names_model else {}
+        fixed |= self.api.whole
+        if self.api.default_limit:
+            put(fixed, self.api.limit, self.api.default_limit)
+        return JsonCalls(self._connection, self.path, fixed)
 
-    @property
-    def path(self) -> str:
-        """The endpoint appended to the address, which may already contain it if none is given.
 
-        In the script perf_analyzer an endpoint is always a path, never a name.
-        """
-        prefix, endpoint = self._connection.endpoint.prefix, self._options.endpoint
-        named = None if self._options.is_lenient else BY_NAME.get(endpoint)
-        if named is None and endpoint:
-            return f"{prefix}/{endpoint.lstrip('/')}"
-        if named is None and maybe_api(prefix) is not None:
-            return prefix
-        path = (named or CHAT).path
-        return f"{prefix}/{path.removeprefix('v1/') if prefix.endswith('/v1') else path}"
+def _requested(prefix: str, options: Options) -> tuple[str, Api, Fields | None]:
+    """Return the path and its API, with the template of bodies if there is one.
+
+    The endpoint is appended to the address, which may already contain it if none is given. In the script perf_analyzer
+    an endpoint is always a path, never a name.
+    """
+    endpoint = options.endpoint
+    named = None if options.is_lenient else BY_NAME.get(endpoint)
+    if options.body_template is not None:
+        path = f"{prefix}/{endpoint.lstrip('/')}" if endpoint and named is None else prefix or "/"
+        api, template = template_api(options.body_template, options.reply_paths, path)
+        return path, api, template
+    if named is None and endpoint:
+        path = f"{prefix}/{endpoint.lstrip('/')}"
+        return path, api_at(path), None
+    if named is None and (found := maybe_api(prefix)) is not None:
+        return prefix, found, None
+    api = named or CHAT
+    path = (options.streaming and api.stream_path) or api.path
+    path = path.replace("{model}", quote(options.model, safe=""))
+    return f"{prefix}/{path.removeprefix('v1/') if prefix.endswith('/v1') else path}", api, None
 
 
 def _check_use(options: Options, api: Api) -> None:
     """Refuse options that have no effect at this endpoint."""
-    if options.streaming and not api.stream:
+    if options.streaming and not api.can_stream:
         raise UsageError(
             f"--streaming requests a stream, but {api.path} does not stream", remedy="leave it out"
         )
@@ -116,11 +167,11 @@ def _check_use(options: Options, api: Api) -> None:
             f"--output-tokens limits generated text, but {api.path} generates none", remedy="leave it out"
         )
     for option, given in (("--image", options.images), ("--audio", options.audio_s)):
-        if given and api.chat is None:
+        if given and api.chat is None and not (api.takes_sound and option == "--audio"):
             raise UsageError(
                 f"{option} is for chat messages, but {api.path} takes only text", remedy="use --endpoint chat"
             )
-    if options.session_concurrency is not None and not api.has_sessions:
+    if options.session_concurrency is not None and not api.turns:
         raise UsageError(
             f"--session-concurrency replays chats, but {api.path} is not a chat endpoint",
             remedy="use --endpoint chat",
@@ -130,8 +181,9 @@ def _check_use(options: Options, api: Api) -> None:
 class _Bodies:
     """Builder of the bodies of requests to one endpoint."""
 
-    def __init__(self, model: str, api: Api, options: Options) -> None:
+    def __init__(self, model: str, api: Api, options: Options, template: Fields | None = None) -> None:
         self._model = model
+        self._template = template
         self._api = api
         self._options = options
         self._fields = tuple(map(body_field, options.bodies))
@@ -141,37 +193,56 @@ class _Bodies:
         tensors = {tensor.name: tensor.data for tensor in step}
         if PAYLOAD.name in tensors:
             self._require_prompts()
+            if self._api.takes_sound:
+                raise UsageError(
+                    f"{self._api.path} takes an upload, but the data contains JSON payloads",
+                    remedy="give --audio 5s, or prompts that name a file each: @speech.wav",
+                )
             if not self._fields:
                 return tensors[PAYLOAD.name]
             payload: Fields = json.loads(tensors[PAYLOAD.name])
         else:
-            payload = {"model": self._model, **self._asked(number, tensors), **self._wishes(tensors)}
+            named = {"model": self._model} if self._api.names_model else {}
+            payload = {**named, **self._asked(number, tensors)}
+            self._add_wishes(payload, tensors)
+            if self._template is not None:
+                payload = fill(self._template, payload)
         for one in self._fields:
             one.put(payload)
-        return encode_json(payload)
+        return upload(payload) if self._api.takes_sound else encode_json(payload)
 
-    def _wishes(self, tensors: Mapping[str, bytes]) -> Fields:
-        """Return the fields for the length of the answer and for streaming."""
-        found: Fields = {}
+    def is_limited_by_default(self, step: Sequence[Tensor]) -> bool:
+        """Return whether the API requires a limit of the answer's tokens that the user did not give."""
+        is_built = not any(tensor.name in (PAYLOAD.name, "max_tokens") for tensor in step)
+        is_unset = self._options.output_tokens is None and (self._api.limit,) not in (
+            one.keys for one in self._fields
+        )
+        return bool(self._api.default_limit) and is_built and is_unset
+
+    def _add_wishes(self, payload: Fields, tensors: Mapping[str, bytes]) -> None:
+        """Add the fields for the length of the answer and for streaming."""
         limit = int(tensors["max_tokens"]) if "max_tokens" in tensors else self._options.output_tokens
+        if limit is None and self._api.default_limit:
+            limit = self._api.default_limit
+        payload |= self._api.always
         if self._api.limit and limit is not None:
-            found[self._api.limit] = limit
-        if self._options.streaming:
-            found |= self._api.stream
-        return found
+            put(payload, self._api.limit, limit)
+        payload |= self._api.stream if self._options.streaming else self._api.whole
 
     def _asked(self, number: int, tensors: Mapping[str, bytes]) -> Fields:
         if "documents" in tensors:
             query = tensors["query"].decode("utf-8", "replace")
-            return {"query": query, "documents": json.loads(tensors["documents"])}
+            return (self._api.rank or rank)(query, json.loads(tensors["documents"]))
         if "messages" in tensors:
             self._require_prompts()
             return self._chat(json.loads(tensors["messages"]))
         prompt = tensors["prompt"].decode("utf-8", "replace")
         parts = [*self._parts_of(prompt), *self._made(number)]
+        if self._api.takes_sound:
+            return self._sound(parts)
         if parts:
             return self._chat([{"role": "user", "content": parts}])
-        if self._api.name == "rerank" and self._options.data.prompts is not None:
+        if self._api.rank is not None and self._options.data.prompts is not None:
             raise UsageError(
                 f"rerank needs a query and documents, but {self._options.data.prompts} has only a prompt",
                 remedy='write lines of JSON: {"query": "...", "documents": ["...", "..."]}',
@@ -208,6 +279,21 @@ class _Bodies:
             return images
         return [*images, sound_part(made_sound(self._options.audio_s, seed), "wav")]
 
+    def _sound(self, parts: Sequence[Part]) -> Fields:
+        """Return the fields of an upload: the sound, and the text of the user's own prompt as a hint."""
+        sounds = [part["input_audio"] for part in parts if part["type"] == "input_audio"]
+        if len(sounds) != 1:
+            raise UsageError(
+                f"{self._api.path} takes one sound per request, but got {len(sounds) or 'none'}",
+                remedy="give --audio 5s, or name one file in each prompt: @speech.wav",
+            )
+        hint = " ".join(part["text"] for part in parts if part["type"] == "text")
+        is_own = self._options.data.prompts is not None and bool(hint)
+        return {
+            "file": Sound(b64decode(sounds[0]["data"]), sounds[0]["format"]),
+            **({"prompt": hint} if is_own else {}),
+        }
+
     def _require_prompts(self) -> None:
         if self._has_made:
             raise UsageError(
@@ -216,8 +302,9 @@ class _Bodies:
             )
 
 
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_HAS_LIMIT = re.compile(rb'"max_(?:completion_|output_)?tokens"')
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
+_HAS_LIMIT = re.compile(rb'"(?:max_(?:completion_|output_|new_)?tokens|num_predict)"')
+_INSIDE = ("parameters", "options")  # objects that may hold the limit
 
 
 def asked_tokens(body: bytes) -> int:
@@ -228,7 +315,10 @@ def asked_tokens(body: bytes) -> int:
         payload = json.loads(body)
     except ValueError:
         return 0
-    found = [payload[name] for name in _LIMITS if name in payload] if isinstance(payload, dict) else []
+    if not isinstance(payload, dict):
+        return 0
+    objects = (payload, *(part(payload, name) for name in _INSIDE))
+    found = [fields[name] for fields in objects for name in _LIMITS if name in fields]
     limits = [value for value in found if type(value) is int and value > 0]
     answers = payload.get("n", 1) if limits else 1
     return max(limits) * answers if limits and type(answers) is int and answers > 0 else 0
@@ -237,27 +327,36 @@ def asked_tokens(body: bytes) -> int:
 # --- sessions
 
 
+_KEPT = ("system",)  # fields of the first turn that later turns repeat
+
+
 class Chats:
     """Chat sessions: each turn carries the whole conversation of its session so far, including answers.
 
-    Every worker has its own sessions, and a slot has one at a time.
+    Every worker has its own sessions, and a slot has one at a time. `turns` is the field with the messages.
     """
 
-    def __init__(self, connection: Connection, path: str) -> None:
+    def __init__(self, connection: Connection, path: str, turns: str = "messages") -> None:
         self._connection = connection
         self._path = path
+        self._turns = turns
         self._said: dict[int, list[Any]] = {}
+        self._kept: dict[int, Fields] = {}
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
         """Return the turn with the conversation before it, and remember its own messages."""
         body = bytes(rendered).partition(b"\r\n\r\n")[2]
-        payload: dict[str, Any] = json.loads(body)
+        payload: Fields = json.loads(body)
         said = self._said[slot] = [] if is_start else self._said.get(slot, [])
-        messages = payload.get("messages")
+        kept = {} if is_start else self._kept.get(slot, {})
+        self._kept[slot] = kept | {name: payload[name] for name in _KEPT if name in payload}
+        messages = payload.get(self._turns)
+        if isinstance(messages, str):  # a prompt of the responses API
+            messages = [{"role": "user", "content": messages}]
         if isinstance(messages, list):
             said.extend(messages)
-            payload["messages"] = said
-        return render_http(self._connection, self._path, encode_json(payload))
+            payload[self._turns] = said
+        return render_http(self._connection, self._path, encode_json({**self._kept[slot], **payload}))
 
     def answered(self, slot: int, reply: Reply) -> None:
         if reply.message is not None:

@@ -1,34 +1,168 @@
-"""Endpoints of OpenAI-style servers: their paths and the fields of their requests.
-
-A row of `APIS` is an endpoint. Its functions build the fields of a body from a prompt, or from the messages of a
-chat.
+"""OpenAI's APIs, which many servers share: chat and text completions, responses, embeddings, transcriptions; and rerank
+in the form of Jina, Cohere and vLLM.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from inferometer.base.errors import UsageError
-from inferometer.base.text import decode_json
+from inferometer.base.text import encodable
+from inferometer.services.text_api import (
+    ANSWER,
+    NOTHING,
+    REASONING,
+    TOOL,
+    Api,
+    Delta,
+    Document,
+    EventMeaning,
+    Fields,
+    ReplyForm,
+    Usage,
+    WholeMeaning,
+    count,
+    maybe_error,
+    objects,
+    part,
+)
 
-Fields = dict[str, Any]
 DOCUMENTS = 10  # into which a generated prompt is split for rerank
+_PLACES = {
+    **dict.fromkeys(("content", "refusal", "audio"), ANSWER),
+    **dict.fromkeys(("tool_calls", "function_call"), TOOL),
+    **dict.fromkeys(("reasoning_content", "reasoning"), REASONING),
+}
+"""Content of the fields of a delta or message."""
+_FAILED_ENDS = ("error", "abort", "aborted", "cancelled", "canceled")
+"""Finish reasons of an answer that the server aborted."""
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+"""The last event of a stream of the responses API."""
+_CALLS = ("function_call", "custom_tool_call")
+_TYPES = ("response.", "transcript.")
+"""Beginnings of the types of events that are not chunks of choices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
-    """An endpoint."""
+# --- events
 
-    name: str  # for --endpoint, instead of the path
-    path: str
-    ask: Callable[[str], Fields]  # fields from a prompt
-    chat: Callable[[Sequence[Any]], Fields] | None = None  # fields from messages, if supported
-    endings: tuple[str, ...] = ()  # endings of paths of such an endpoint
-    limit: str = ""  # field for the maximum tokens of an answer; empty if answers have none
-    stream: Fields = field(default_factory=dict)  # fields that request a stream; empty if not supported
-    has_sessions: bool = False
+
+def _event(document: Document, name: bytes) -> EventMeaning:
+    kind = document.get("type")
+    error = maybe_error(document)
+    if error or name == b"error" or kind == "error":
+        return EventMeaning(error=error or _words(document))
+    if isinstance(kind, str) and kind.startswith(_TYPES):
+        return _typed(kind, document)
+    deltas: list[Delta] = []
+    is_end, failed = False, ""
+    for choice in objects(document, "choices"):
+        if (delta := _delta(choice)) is not None:
+            deltas.append(delta)
+        if choice.get("finish_reason"):
+            is_end, failed = True, failed or _failed_end(choice)
+    return EventMeaning(deltas, usage(document) if document.get("usage") else None, is_end, failed)
+
+
+def _delta(choice: Document) -> Delta | None:
+    """Return the part of the answer that a choice carries; None if it carries none."""
+    found = choice.get("delta")
+    text, carries = choice.get("text"), 0
+    if text:
+        carries = ANSWER
+    elif isinstance(found, dict):
+        for name, value in found.items():
+            if value and name in _PLACES:
+                carries |= _PLACES[name]
+        text = found.get("content") or found.get("reasoning_content") or found.get("reasoning")
+    if not carries:
+        return None
+    return Delta(carries, text if isinstance(text, str) else "", choice.get("index"))
+
+
+def _failed_end(choice: Document) -> str:
+    """Return the error if the server aborted the answer of a choice; empty if it did not."""
+    reason = choice.get("finish_reason")
+    if isinstance(reason, dict):  # SGLang's form
+        reason = reason.get("type")
+    if isinstance(reason, str) and reason.lower() in _FAILED_ENDS:
+        return f"the server ended the answer with finish_reason '{reason}'"
+    return ""
+
+
+def _typed(kind: str, document: Document) -> EventMeaning:
+    """Read an event whose type says what it is; content is in those of type `(what).delta`."""
+    if kind.endswith(".delta"):
+        text = document.get("delta")
+        if not text:
+            return NOTHING
+        is_reasoning = kind.startswith("response.reasoning")
+        carries = REASONING if is_reasoning else TOOL if "_call" in kind else ANSWER
+        return EventMeaning((Delta(carries, text if isinstance(text, str) else "", None),))
+    if kind == "transcript.text.done":
+        return EventMeaning(usage=usage(document), is_end=True)
+    if kind == "response.output_item.added" and part(document, "item").get("type") in _CALLS:
+        return EventMeaning(
+            (Delta(TOOL, "", None),)
+        )  # names the tool, as the first delta of a chat's call does
+    if kind not in _ENDS:
+        return NOTHING
+    whole = part(document, "response")
+    error = maybe_error(whole) or ("the response failed" if kind == "response.failed" else "")
+    return EventMeaning(usage=usage(whole), is_end=True, error=error)
+
+
+def _words(document: Document) -> str:
+    """Return the text of an event that is an error as a whole."""
+    message = document.get("message")
+    return encodable(message if isinstance(message, str) and message else str(document))
+
+
+# --- complete replies
+
+
+def _whole(document: Document) -> WholeMeaning:
+    choices = objects(document, "choices")
+    error = maybe_error(document) or next(filter(None, map(_failed_end, choices)), "")
+    if error:
+        return WholeMeaning(error=error)
+    messages = [part(choice, "message") for choice in choices]
+    has_content = any(any(map(message.get, _PLACES)) for message in messages)
+    is_blank = bool(choices) and not has_content and not any(choice.get("text") for choice in choices)
+    return WholeMeaning(usage(document), is_blank, _message(document, messages))
+
+
+def _message(document: Document, messages: Sequence[Document]) -> Document | None:
+    if messages:
+        return messages[0] or None
+    said = [
+        item for item in objects(document, "output") if item.get("type") == "message"
+    ]  # of the responses API
+    return {"role": "assistant", "content": said[0].get("content")} if said else None
+
+
+def usage(document: Document) -> Usage:
+    """Read the usage; the responses API says input and output instead of prompt and completion."""
+    found = document.get("usage")
+    if not isinstance(found, dict):
+        return Usage()
+    answer, prompt = (
+        next((name for name in names if name in found), names[0])
+        for names in (("completion_tokens", "output_tokens"), ("prompt_tokens", "input_tokens"))
+    )
+    is_prompt_alone = answer not in found and prompt not in found  # as some servers report for rerank
+    return Usage(
+        count(found, answer),
+        count(found, "total_tokens" if is_prompt_alone else prompt),
+        count(found.get(f"{answer}_details"), "reasoning_tokens"),
+        count(found.get(f"{prompt}_details"), "cached_tokens"),
+    )
+
+
+OPENAI = ReplyForm(
+    "OpenAI", _event, _whole, texts=("content", "text", "reasoning_content", "reasoning", "delta")
+)
+
+
+# --- requests
 
 
 def _chat(messages: Sequence[Any]) -> Fields:
@@ -59,118 +193,74 @@ def _input_part(part: Any, *, is_answer: bool) -> Any:
     return part
 
 
-def _rerank(prompt: str) -> Fields:
+def split_prompt(prompt: str) -> tuple[str, list[str]]:
     """Use the first tenth of the words as the query, and split the rest into documents of about equal length."""
     words = prompt.split()
     first = max(1, len(words) // 10)
     rest = words[first:] or words
-    count = min(DOCUMENTS, len(rest))
-    edges = [len(rest) * number // count for number in range(count + 1)] if count else []
-    documents = [" ".join(rest[start:stop]) for start, stop in pairwise(edges)]
-    return {"query": " ".join(words[:first]), "documents": documents}
+    number = min(DOCUMENTS, len(rest))
+    edges = [len(rest) * place // number for place in range(number + 1)] if number else []
+    return " ".join(words[:first]), [" ".join(rest[start:stop]) for start, stop in pairwise(edges)]
+
+
+def rank(query: str, documents: Sequence[Any]) -> Fields:
+    return {"query": query, "documents": documents}
 
 
 CHAT = Api(
     name="chat",
     path="v1/chat/completions",
     ask=lambda prompt: {"messages": [{"role": "user", "content": prompt}]},
+    form=OPENAI,
     chat=_chat,
-    endings=("/chat/completions",),
+    pattern="/chat/completions",
     limit="max_tokens",
     stream={"stream": True, "stream_options": {"include_usage": True}},
-    has_sessions=True,
+    turns="messages",
 )
 COMPLETIONS = Api(
     name="completions",
     path="v1/completions",
     ask=lambda prompt: {"prompt": prompt},
-    endings=("/completions",),
+    form=OPENAI,
+    pattern="/completions",
     limit="max_tokens",
     stream=CHAT.stream,
 )
-RERANK = Api(name="rerank", path="v1/rerank", ask=_rerank, endings=("/rerank", "/reranking"))
-APIS = (
-    CHAT,
-    COMPLETIONS,
-    Api(
-        name="embeddings",
-        path="v1/embeddings",
-        ask=lambda prompt: {"input": prompt},
-        chat=_chat,  # vLLM's form for embedding images
-        endings=("/embeddings",),
-    ),
-    Api(
-        name="responses",
-        path="v1/responses",
-        ask=lambda prompt: {"input": prompt},
-        chat=_responses,
-        endings=("/responses",),
-        limit="max_output_tokens",
-        stream={"stream": True},  # usage is always sent
-    ),
-    RERANK,
+EMBEDDINGS = Api(
+    name="embeddings",
+    path="v1/embeddings",
+    ask=lambda prompt: {"input": prompt},
+    form=OPENAI,
+    chat=_chat,  # vLLM's form for embedding images
+    pattern="/embeddings",
 )
-BY_NAME: Mapping[str, Api] = {api.name: api for api in APIS}
-
-
-def maybe_api(path: str) -> Api | None:
-    """Return the endpoint of a path, by its ending."""
-    return next((api for api in APIS if path.endswith(api.endings)), None)
-
-
-def api_at(path: str) -> Api:
-    """Return the endpoint of a path; an unknown path is treated as chat if it contains that word, else as
-    completions."""
-    return maybe_api(path) or (CHAT if "chat" in path else COMPLETIONS)
-
-
-# --- fields given by the user
-
-_FIELD = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*=")
-
-
-@dataclass(frozen=True, slots=True)
-class BodyField:
-    """`--body key=value`: a field of every body, which replaces an existing one."""
-
-    keys: tuple[str, ...]  # from outer to inner
-    value: Any
-
-    def put(self, body: Fields) -> None:
-        inner = body
-        for depth, key in enumerate(self.keys[:-1], start=1):
-            found = inner.setdefault(key, {})
-            if not isinstance(found, dict):
-                name = ".".join(self.keys)
-                raise UsageError(
-                    f"--body {name}=... cannot be set in a body whose '{'.'.join(self.keys[:depth])}' is not an object",
-                    remedy=f"give the whole object: --body '{self.keys[0]}={{...}}'",
-                )
-            inner = found
-        inner[self.keys[-1]] = self.value
-
-
-def is_body_field(word: str) -> bool:
-    """Return whether the word has the form of a field, and so is not a whole body."""
-    return _FIELD.match(word) is not None
-
-
-def body_field(word: str) -> BodyField:
-    """Parse `key=value` or `outer.inner=value`; a value that is not JSON is a string."""
-    if not is_body_field(word):
-        raise UsageError(
-            f"--body {word} is not a valid body field",
-            remedy="for an OpenAI-style server write key=value, such as temperature=0 or "
-            "response_format.type=json_object; give whole bodies with --data, or with --service-kind http",
-        )
-    key, _, text = word.partition("=")
-    value: Any = text
-    try:
-        value = decode_json(text)
-    except ValueError as error:
-        if text.lstrip().startswith(("{", "[")):
-            raise UsageError(
-                f"--body {key}=... begins like JSON, but is invalid: {error}",
-                remedy="put the argument in single quotes to protect it from the shell",
-            ) from None
-    return BodyField(tuple(key.split(".")), value)
+RESPONSES = Api(
+    name="responses",
+    path="v1/responses",
+    ask=lambda prompt: {"input": prompt},
+    form=OPENAI,
+    chat=_responses,
+    pattern="/responses",
+    limit="max_output_tokens",
+    stream={"stream": True},  # usage is always sent
+    turns="input",
+)
+RERANK = Api(
+    name="rerank",
+    path="v1/rerank",
+    ask=lambda prompt: rank(*split_prompt(prompt)),
+    form=OPENAI,
+    rank=rank,
+    pattern="/rerank(ing)?",
+)
+TRANSCRIPTIONS = Api(
+    name="transcriptions",
+    path="v1/audio/transcriptions",
+    ask=lambda prompt: {"prompt": prompt},
+    form=OPENAI,
+    pattern="/audio/transcriptions",
+    stream={"stream": True},
+    takes_sound=True,
+)
+ROWS = (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, RERANK, TRANSCRIPTIONS)

@@ -55,6 +55,7 @@ class Reply(NamedTuple):
     cached_tokens: int = 0  # cached tokens among `prompt_tokens`, if reported
     first_ns: int = 0  # arrival of the first response; 0: the first of `times`
     answer_at: int = 0  # index in `times` of the first response after any reasoning; their number if none
+    tool_at: int = 0  # position in `times`, from 1, of the first response of a tool call; 0 if none
 
 
 class ReplyBody(Protocol):

@@ -104,6 +104,11 @@ _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | Non
         "Time To First Answer Token",
         lambda found: None if found.streaming is None else found.streaming.answer or found.streaming.first,
     ),
+    "ttfc": (
+        "time_to_first_tool_call",
+        "Time To First Tool Call",
+        lambda found: None if found.streaming is None else found.streaming.tool,
+    ),
     "gap": (
         "token_gap",
         "Token Gap",
@@ -313,11 +318,11 @@ OUTPUT_METRICS = (
 )
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
-_ANSWER_TOKEN = _duration("ttfo", "avg")
+_FIRSTS = tuple(_duration(word, "avg") for word in ("ttfo", "ttfc"))
 _BY_SHORT = {
-    metric.short: metric for metric in (*METRICS, _GOODPUT, _ANSWER_TOKEN, *OUTPUT_METRICS) if metric.short
+    metric.short: metric for metric in (*METRICS, _GOODPUT, *_FIRSTS, *OUTPUT_METRICS) if metric.short
 }
-_PERCENTILE = r"(?:(ttft|ttfo|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
+_PERCENTILE = r"(?:(ttft|ttfo|ttfc|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
 
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"

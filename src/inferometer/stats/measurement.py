@@ -163,6 +163,7 @@ class Streaming:
         None  # like `first`, to the first token after the reasoning; None without reasoning
     )
     unanswered: int = 0  # streams that ended while still reasoning
+    tool: Distribution | None = None  # like `first`, to the first tool call; None without tool calls
 
 
 @frozen

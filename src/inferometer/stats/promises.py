@@ -90,6 +90,8 @@ def _durations(term: Term, whole: Window) -> Series | None:
         return whole.streams.first_ns
     if term.figure == "ttfo":
         return whole.streams.answer_ns
+    if term.figure == "ttfc":
+        return whole.streams.tool_ns
     if term.figure == "tpot":
         return Series() if whole.tokens is None else whole.tokens.between_ns
     if term.figure == "gap":

@@ -7,7 +7,7 @@ from inferometer.base.slo import TIMES, Slo, Term
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import Durations
-from inferometer.stats.streams import answers_ns, between_ns, longest_gaps_ns
+from inferometer.stats.streams import answers_ns, between_ns, longest_gaps_ns, tools_ns
 
 NEVER_NS = 10**14  # represents a first token that never came; sums of many fit into 64 bits
 
@@ -32,6 +32,8 @@ def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
     if figure == "ttfo":
         took = answers_ns(records)
         return np.where(took < 0, NEVER_NS, took)
+    if figure == "ttfc":
+        return tools_ns(records)
     if figure == "tpot":
         return between_ns(records)
     if figure == "gap":

@@ -51,6 +51,8 @@ class Streams:
         default_factory=Series
     )  # from the send to the first response after any reasoning
 
+    tool_ns: Series = field(default_factory=Series)  # from the send to the first tool call, if there is one
+
     def add(self, records: Records) -> None:
         """Add successful requests; do nothing if none was streamed."""
         if not len(records.times):
@@ -60,9 +62,11 @@ class Streams:
         self.gap_ns.append(gaps_ns(records))
         took = answers_ns(records)
         self.answer_ns.append(took[took >= 0])
+        took = tools_ns(records)
+        self.tool_ns.append(took[took >= 0])
 
     def columns(self) -> tuple[Series, ...]:
-        return self.responses, self.first_ns, self.gap_ns, self.answer_ns
+        return self.responses, self.first_ns, self.gap_ns, self.answer_ns, self.tool_ns
 
     @property
     def has_reasoning(self) -> bool:
@@ -85,6 +89,7 @@ class Streams:
             gaps=with_intervals(self.gap_ns),
             answer=with_intervals(self.answer_ns) if self.has_reasoning else None,
             unanswered=self.unanswered,
+            tool=with_intervals(self.tool_ns) if self.tool_ns.count else None,
         )
 
 
@@ -349,6 +354,16 @@ def answers_ns(records: Records) -> Durations:
         has_answer = (records.answer_at < records.stamps)[reasoned]
         came = records.times[np.where(has_answer, places, 0)]
         found[reasoned] = np.where(has_answer, came - records.sent_ns[reasoned], -1)
+    return found
+
+
+def tools_ns(records: Records) -> Durations:
+    """Return the time from the send of each request to the first tool call of its answer; -1 if there is none."""
+    found = np.full(len(records), -1, dtype=np.int64)
+    called = (records.tool_at > 0) & (records.tool_at <= records.stamps)
+    if called.any():
+        places = (np.cumsum(records.stamps) - records.stamps + records.tool_at - 1)[called]
+        found[called] = records.times[places] - records.sent_ns[called]
     return found
 
 

@@ -26,13 +26,6 @@ class Event(NamedTuple):
     name: bytes = b""
 
 
-def event_end(data: bytes, at: int) -> int:
-    """Return where the event at `at` ends, including all empty lines and comments after it; the end of the data if none
-    ends."""
-    found = _EVENT_END.search(data, at)
-    return len(data) if found is None else found.end()
-
-
 class SseDecoder:
     """Decoder of events. The result does not depend on how the stream is split."""
 
@@ -92,6 +85,19 @@ class SseDecoder:
         if self._pending:
             self._take(self._joined(b""))
         return Event(b"\n".join(self._data), self._name) if self._data else None
+
+    @staticmethod
+    def event_end(data: bytes, at: int) -> int:
+        """Return where the event at `at` ends, including all empty lines and comments after it; the end of the data if
+        none ends."""
+        found = _EVENT_END.search(data, at)
+        return len(data) if found is None else found.end()
+
+    @staticmethod
+    def framed(event: Event) -> bytes:
+        """Return an event of one line of data in its usual layout."""
+        name = b"event: " + event.name + b"\n" if event.name else b""
+        return name + b"data: " + event.data + b"\n\n"
 
     def _joined(self, data: bytes) -> bytes:
         """Return the pending bytes followed by this piece."""

@@ -21,7 +21,7 @@ from benchmarks.streams import (
     told,
 )
 from benchmarks.table import BARS
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.text_reply import TextReader
 from inferometer.wire.http1 import ReplyDecoder
 
 MS = 1_000_000
@@ -50,7 +50,7 @@ def test_an_answer_is_fifty_tokens_with_usage() -> None:
     whole = b"".join(pieces())
     assert decoder.receive(whole, len(whole))
     assert decoder.head is not None
-    body = OpenAiReader().start(decoder.head)
+    body = TextReader().start(decoder.head)
     body.receive(bytes(decoder.body), 1)
     reply = body.end()
     assert (reply.status, reply.responses, reply.tokens, reply.prompt_tokens) == (0, TOKENS, TOKENS, 20)

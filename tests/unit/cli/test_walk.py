@@ -207,6 +207,7 @@ LINES = (
     "OPENAI tiny --service-kind openai --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
     "OPENAI tiny --service-kind openai --prompts prompts --image 8x8 --audio 10ms --body temperature=0",
     "OPENAI tiny --service-kind openai --prompts prompts",
+    'OPENAI tiny --service-kind openai --body-template \'{"prompt": "{{prompt}}"}\' --reply-path text=choices.0.text',
     "OPENAI tiny --service-kind openai --prompts table.csv --prompt-column other",
     "OPENAI tiny --service-kind openai --tokenizer tokenizer.json",
     "OPENAI tiny --service-kind openai --prefix-tokens 5 --prefix-pool 3 --prefix-zipf 2",

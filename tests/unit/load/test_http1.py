@@ -17,7 +17,7 @@ from inferometer.load.http1 import Http1Link
 from inferometer.load.link import NOTHING, Callbacks, LinkSetup
 from inferometer.load.reactor import AT_ONCE, READ, EpollReactor
 from inferometer.services.endpoint import Endpoint
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Wiring
 from tests.support.openai import DONE, END, LAST_CHUNK, ROLE, chunk, delta
 
@@ -41,7 +41,7 @@ class BusyReactor(EpollReactor):
 class Pair:
     """The link's connection for slot 0, and the server's end of it. One thread, so a piece sent is a piece read."""
 
-    def __init__(self, reader: OpenAiReader | None = None) -> None:
+    def __init__(self, reader: TextReader | None = None) -> None:
         self.quick: list[int] = []  # bytes of replies taken on the fast path
         self.slow: list[tuple[int, int]] = []  # status and bytes of all others
         self.responses: list[tuple[int, int]] = []  # responses of these, and how many have a time
@@ -134,7 +134,7 @@ def test_events_are_counted_in_any_grouping(seed: int) -> None:
     whole = b"".join((STREAM, *chunks, LAST_CHUNK))
     ends = list(itertools.accumulate(map(len, (STREAM, *chunks))))
     cuts = {*draw.sample(ends, len(ends) // 3), *draw.sample(range(1, len(whole)), 3)}
-    made = Pair(OpenAiReader())
+    made = Pair(TextReader())
     made.ask()
     for begin, end in itertools.pairwise((0, *sorted(cuts), len(whole))):
         made.answer(whole[begin:end])
@@ -150,7 +150,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_the_end_of_a_connection_follows_earlier_data(is_reset: bool, is_whole: bool) -> None:
-    made = Pair(OpenAiReader())
+    made = Pair(TextReader())
     made.ask()
     made.reactor.is_busy = True
     words = b"".join(map(chunk, (ROLE, delta("one"), delta("two"), END, DONE)))

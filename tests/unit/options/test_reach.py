@@ -37,6 +37,9 @@ REACHES = (
     ("--header", "a: b", Reach.SENDS_SECRETS),
     ("--endpoint", "chat", Reach.NOTHING),
     ("--endpoint", "/admin", Reach.CHOOSES_CALLS),
+    ("--endpoint", "anthropic", Reach.NOTHING),
+    ("--body-template", '{"q": "{{prompt}}"}', Reach.NOTHING),
+    ("--body-template", "body.json", Reach.READS_FILES),
     ("--concurrency", "1:4", Reach.NOTHING),
 )
 

@@ -133,11 +133,12 @@ def test_special_tokens_come_out_beside_the_total():
         "tokens": of_which(2**31 - 1, 7),
         "prompt_tokens": of_which(5, 2**31 - 1),
         "responses": of_which(9, 3),
+        "step": of_which(1234, 4),
     }
     cells = [
         value
         for name, value in values.items()
-        if name not in ("reasoning_tokens", "cached_tokens", "answer_at")
+        if name not in ("reasoning_tokens", "cached_tokens", "answer_at", "tool_at")
     ]
     pack_row(writer.cells, writer.position, *cells)
     writer.written += 1
@@ -145,6 +146,7 @@ def test_special_tokens_come_out_beside_the_total():
     found = reader.take()
     assert (found.tokens[0], found.reasoning_tokens[0]) == (2**31 - 1, 7)
     assert (found.responses[0], found.answer_at[0]) == (9, 3)
+    assert (found.step[0], found.tool_at[0]) == (1234, 4)
     assert (found.prompt_tokens[0], found.cached_tokens[0]) == (5, 2**31 - 1)
 
 

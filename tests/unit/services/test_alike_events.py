@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import PeerError
 from inferometer.services.alike_events import AlikeEvents
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.openai_api import OPENAI
+from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply
 from inferometer.wire.http1 import CHUNKED, Head
-from inferometer.wire.sse import Event
+from inferometer.wire.sse import Event, SseDecoder
 
 HEAD = Head(200, "OK", (("content-type", "text/event-stream"),), CHUNKED, True)
-FAST, SLOW = OpenAiReader(), OpenAiReader(keeps_texts=True)
+FAST, SLOW = TextReader(), TextReader(keeps_texts=True)
 
 
-def read(reader: OpenAiReader, pieces: list[bytes], *, where_they_lie: bool = False) -> Reply | str:
+def read(reader: TextReader, pieces: list[bytes], *, where_they_lie: bool = False) -> Reply | str:
     """Read the pieces, with the number of a piece as its time."""
     body = reader.start(HEAD)
     try:
@@ -167,9 +168,9 @@ def test_the_usual_event_is_read_in_place() -> None:
 
 
 def test_learning_stops_for_a_server_that_numbers_its_events() -> None:
-    alike = AlikeEvents()
+    alike = AlikeEvents(OPENAI, SseDecoder())
     for number in range(20):
         document = chat("a", id=number)
-        alike.learn(Event(event(document)[6:-2]), document, number + 1)
+        alike.learn(Event(event(document)[6:-2]), OPENAI.event(document, b""), number + 1)
         assert alike.count(event(chat("a", id=number + 1)), 0, True) == (0, 0)
     assert alike.is_given_up

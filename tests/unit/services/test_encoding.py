@@ -9,9 +9,9 @@ import pytest
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.services import encoding, openai_reply
+from inferometer.services import encoding, text_reply
 from inferometer.services.encoding import decoded, start_reading
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply
 from inferometer.wire.http1 import CHUNKED, Head
 
@@ -33,7 +33,7 @@ def head(name: str, content_type: str = "text/event-stream") -> Head:
 
 
 def read(name: str, body: bytes, size: int, content_type: str = "text/event-stream") -> Reply:
-    reading = start_reading(OpenAiReader(), head(name, content_type))
+    reading = start_reading(TextReader(), head(name, content_type))
     for at in range(0, len(body), size):
         assert not reading.takes(body, at, at + size, at)
         reading.receive(body[at : at + size], at)
@@ -64,7 +64,7 @@ def test_the_answer_is_the_same_however_it_was_compressed(
 
 def test_an_event_arrives_with_its_bytes() -> None:
     packed = zlib.compressobj(wbits=31)
-    reading = start_reading(OpenAiReader(), head("gzip"))
+    reading = start_reading(TextReader(), head("gzip"))
     for number, event in enumerate(EVENTS):
         reading.receive(packed.compress(event) + packed.flush(zlib.Z_SYNC_FLUSH), 10 * number)
     reading.receive(packed.compress(b"data: [DONE]\n\n") + packed.flush(), 99)
@@ -75,7 +75,7 @@ def test_an_event_arrives_with_its_bytes() -> None:
 @pytest.mark.parametrize("name", ["br", "zstd", "gzip, br", "compress"])
 def test_other_encodings_are_refused_by_name(name: str) -> None:
     with pytest.raises(PeerError, match=f"Content-Encoding '{name}'.*Accept-Encoding: identity"):
-        start_reading(OpenAiReader(), head(name))
+        start_reading(TextReader(), head(name))
 
 
 def test_a_body_that_does_not_match_its_encoding_is_refused() -> None:
@@ -89,7 +89,7 @@ def test_a_truncated_body_is_a_failure() -> None:
 
 
 def test_a_small_reply_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_reply, "BODY_LIMIT", 1 << 16)
+    monkeypatch.setattr(text_reply, "BODY_LIMIT", 1 << 16)
     monkeypatch.setattr(encoding, "_STEP", 1 << 12)
     with pytest.raises(PeerError, match="exceeds 65536 bytes"):
         read("gzip", gzip.compress(bytes(1 << 24)), 1 << 20, "application/json")

@@ -10,10 +10,10 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.model.spec import Tensor
 from inferometer.options.options import Options
-from inferometer.services import openai_reply
+from inferometer.services import text_reply
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.openai import Chats, OpenAi
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply
 from inferometer.wire.http1 import CHUNKED, UNTIL_CLOSE, Head
 
@@ -182,7 +182,7 @@ REFUSED = [
         "--image is for chat messages, but v1/completions takes",
     ),
     ({"endpoint": "completions", "audio_s": 1.0}, "--audio is for chat messages, but v1/completions takes"),
-    ({"endpoint": "responses", "session_concurrency": 1}, "--session-concurrency replays chats"),
+    ({"endpoint": "completions", "session_concurrency": 1}, "--session-concurrency replays chats"),
     ({"bodies": ("hello",)}, "--body hello is not a valid body field"),
     ({"bodies": ("a..b=1",)}, "is not a valid body field"),
     ({"bodies": ("stop=[half",)}, "--body stop=... begins like JSON, but is invalid"),
@@ -258,9 +258,9 @@ def head(content_type: str = "text/event-stream; charset=utf-8", length: int = C
     return Head(200, "OK", (("content-type", content_type),), length, True)
 
 
-def read(*pieces: tuple[int, bytes], length: int = CHUNKED, reader: OpenAiReader | None = None) -> Reply:
+def read(*pieces: tuple[int, bytes], length: int = CHUNKED, reader: TextReader | None = None) -> Reply:
     """Read the reply whose pieces arrived at these times."""
-    reading = (OpenAiReader() if reader is None else reader).start(head(length=length))
+    reading = (TextReader() if reader is None else reader).start(head(length=length))
     for now, piece in pieces:
         reading.receive(piece, now)
     return reading.end()
@@ -324,7 +324,7 @@ STREAMS = [
                 (40, delta(content="b")),
                 (50, END + DONE),
             ],
-            Reply(0, "", 4, (10, 20, 30, 40), end_ns=40, answer_at=2),
+            Reply(0, "", 4, (10, 20, 30, 40), end_ns=40, answer_at=2, tool_at=3 * ("tool_calls" in answer)),
         )
         for part in ("reasoning_content", "reasoning")
         for answer in ({"content": "a"}, {"tool_calls": [{"index": 0}]}, {"refusal": "no"})
@@ -489,7 +489,7 @@ def test_streams(pieces: list[tuple[int, bytes]], reply: Reply):
 
 def test_a_conversation_continues_with_the_first_choice():
     reply = read(
-        (10, choice(1, "b")), (20, choice(0, "a")), (30, DONE), reader=OpenAiReader(keeps_message=True)
+        (10, choice(1, "b")), (20, choice(0, "a")), (30, DONE), reader=TextReader(keeps_message=True)
     )
     assert reply.message == {"role": "assistant", "content": "a"}
 
@@ -510,8 +510,8 @@ def test_a_stream_that_ends_with_its_connection_must_announce_its_end():
 
 
 def test_an_endless_whole_reply_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(openai_reply, "BODY_LIMIT", 1000)
-    reading = OpenAiReader().start(head("application/json"))
+    monkeypatch.setattr(text_reply, "BODY_LIMIT", 1000)
+    reading = TextReader().start(head("application/json"))
     reading.receive(b" " * 1000, 1)
     with pytest.raises(PeerError, match="exceeds 1000 bytes"):
         reading.receive(b" ", 2)
@@ -524,7 +524,7 @@ def test_malformed_events_are_refused(nonsense: bytes):
 
 
 def whole(body: bytes) -> Reply:
-    reading = OpenAiReader().start(head("application/json", len(body)))
+    reading = TextReader().start(head("application/json", len(body)))
     for at in range(0, len(body), 7):
         reading.receive(body[at : at + 7], at)
     return reading.end()
@@ -570,7 +570,7 @@ def test_whole_replies(body: bytes, reply: Reply):
 
 
 def test_an_error_status_is_reported_in_the_classic_words():
-    reader = OpenAiReader()
+    reader = TextReader()
     assert reader.refusal(429, "slow down") == "OpenAI response returns HTTP code 429: slow down"
     assert reader.refusal(500, "") == "OpenAI response returns HTTP code 500"
 
@@ -579,7 +579,7 @@ def test_an_error_status_is_reported_in_the_classic_words():
 
 
 def test_a_turn_carries_the_conversation_so_far():
-    reader = pickle.loads(pickle.dumps(OpenAiReader(keeps_message=True)))
+    reader = pickle.loads(pickle.dumps(TextReader(keeps_message=True)))
     chats = pickle.loads(pickle.dumps(Chats(Connection(Endpoint("h", 80)), "/v1/chat/completions")))
 
     def turn(slot: int, text: str, *, is_start: bool) -> list[str]:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from inferometer.base.errors import PeerError
-from inferometer.services import openai_reply
-from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services import text_reply
+from inferometer.services.text_reply import TextReader
 from inferometer.wire import grpc
 from inferometer.wire.frames import (
     CONTINUATION,
@@ -64,7 +64,7 @@ def read_sse(parts: list[bytes]) -> None:
 
 
 def read_openai(parts: list[bytes], *, keeps: bool = False) -> None:
-    body = OpenAiReader(keeps_texts=keeps, keeps_message=keeps).start(STREAM)
+    body = TextReader(keeps_texts=keeps, keeps_message=keeps).start(STREAM)
     for part in parts:
         body.receive(part, 1)
 
@@ -266,8 +266,8 @@ def test_a_line_of_an_event_stream_is_buffered_once() -> None:
 
 
 def test_a_stream_of_more_responses_than_any_answer_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_reply, "MOST_RESPONSES", 1000)
-    body = OpenAiReader().start(STREAM)
+    monkeypatch.setattr(text_reply, "MOST_RESPONSES", 1000)
+    body = TextReader().start(STREAM)
     body.receive(ROLE + WORD * 900, 1)
     taken = sum(body.takes(WORD, 0, len(WORD), 2) for _ in range(200))
     assert taken == 100
@@ -276,7 +276,7 @@ def test_a_stream_of_more_responses_than_any_answer_has_is_refused(monkeypatch: 
 
 
 def test_kept_events_have_a_total_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_reply, "BODY_LIMIT", 10_000)
+    monkeypatch.setattr(text_reply, "BODY_LIMIT", 10_000)
     with pytest.raises(PeerError, match="exceed 10000 bytes in total"):
         keep_openai([WORD] * 100)
     read_openai([WORD] * 100)

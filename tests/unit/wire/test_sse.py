@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import PeerError
 from inferometer.wire import sse
-from inferometer.wire.sse import Event, SseDecoder, event_end
+from inferometer.wire.sse import Event, SseDecoder
 from tests.support.samples import examples
 
 FUZZ = settings(max_examples=examples(60), deadline=None)
@@ -117,7 +117,7 @@ def test_random_bytes_give_only_events(pieces: list[bytes]):
 
 def test_comments_and_empty_lines_belong_to_the_event_before_them() -> None:
     data = b"data: x\n\n: c\n\n\n: d\ndata: y\n\n: half a comm"
-    first = event_end(data, 0)
+    first = SseDecoder.event_end(data, 0)
     assert data[first:].startswith(b"data: y")
-    assert data[event_end(data, first) :] == b": half a comm"
-    assert event_end(data, data.index(b"half")) == len(data)
+    assert data[SseDecoder.event_end(data, first) :] == b": half a comm"
+    assert SseDecoder.event_end(data, data.index(b"half")) == len(data)

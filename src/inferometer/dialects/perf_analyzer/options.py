@@ -22,7 +22,7 @@ def _is_without_data(given: Given) -> bool:
     return not names_data(given) and "data.prompts" not in given and "data.prompt_tokens" not in given
 
 
-_no_grpc, _no_batches = KINDS["openai"].rules
+_no_grpc, _no_batches, *_ = KINDS["openai"].rules
 _only_grpc, _no_method, *_others = KINDS["dynamic_grpc"].rules
 _no_metrics = Rule(
     lambda given: "collect_metrics" in given,

@@ -51,10 +51,12 @@ def tokens_section(result: Result) -> Section | None:
     has_prompts = any(found.tokens is not None and found.tokens.prompt for _, found in rows)
     has_goodput = any(found.goodput is not None for _, found in rows)
     has_reasoning = any(_answers(found) is not None for _, found in rows)
+    has_tools = any(_tools(found) is not None for _, found in rows)
     columns = (
         load_column(rows[0][0]),
         *map(Column, ("Tokens/s", "Per user", "TTFT p50", "TTFT p99")),
         *(Column(name) for name in ("TTFO p50", "TTFO p99") if has_reasoning),
+        *(Column(name) for name in ("TTFC p50", "TTFC p99") if has_tools),
         *map(Column, ("TPOT p50", "TPOT p99")),
         Column("Gap p50", rank=4),
         Column("Gap p99"),
@@ -65,7 +67,12 @@ def tokens_section(result: Result) -> Section | None:
     cells = tuple(
         tuple(
             _cells(
-                level, found, has_prompts=has_prompts, has_goodput=has_goodput, has_reasoning=has_reasoning
+                level,
+                found,
+                has_prompts=has_prompts,
+                has_goodput=has_goodput,
+                has_reasoning=has_reasoning,
+                has_tools=has_tools,
             )
         )
         for level, found in rows
@@ -79,6 +86,7 @@ def tokens_section(result: Result) -> Section | None:
         "TTFO is the time to the first token of the answer itself, after the reasoning."
         if has_reasoning
         else "",
+        "TTFC is the time to the first tool call, of answers that have one." if has_tools else "",
         "Per user is the rate of one request: its tokens divided by its duration.",
     ]
     tokens = rows[-1][1].tokens
@@ -98,17 +106,28 @@ def _answers(found: Measurement) -> Distribution | None:
     return None if found.streaming is None else found.streaming.answer
 
 
+def _tools(found: Measurement) -> Distribution | None:
+    return None if found.streaming is None else found.streaming.tool
+
+
 def _cells(
-    level: Level, found: Measurement, *, has_prompts: bool, has_goodput: bool, has_reasoning: bool
+    level: Level,
+    found: Measurement,
+    *,
+    has_prompts: bool,
+    has_goodput: bool,
+    has_reasoning: bool,
+    has_tools: bool,
 ) -> Iterator[str]:
     tokens, streaming = found.tokens, found.streaming
     first, gaps = (None, None) if streaming is None else (streaming.first, streaming.gaps)
     answers = (_answers(found) or first,) if has_reasoning else ()
+    calls = (_tools(found),) if has_tools else ()
     assert tokens is not None  # levels without tokens are excluded
     yield level_value(level.mode, level.value)
     yield quantity(tokens.output_per_s)
     yield NONE if tokens.per_user is None else quantity(tokens.per_user.mean.value)
-    for times in (first, *answers, tokens.between, gaps):
+    for times in (first, *answers, *calls, tokens.between, gaps):
         for p in (50, 99):
             yield NONE if times is None or not times.count else at_percentile(times, p)
     yield lengths(tokens.per_answer, "..")

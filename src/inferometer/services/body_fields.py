@@ -1,0 +1,58 @@
+"""Fields that the user sets in every body: `--body key=value`."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import decode_json
+from inferometer.services.text_api import Fields
+
+_FIELD = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*=")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyField:
+    """`--body key=value`: a field of every body, which replaces an existing one."""
+
+    keys: tuple[str, ...]  # from outer to inner
+    value: Any
+
+    def put(self, body: Fields) -> None:
+        inner = body
+        for depth, key in enumerate(self.keys[:-1], start=1):
+            found = inner.setdefault(key, {})
+            if not isinstance(found, dict):
+                name = ".".join(self.keys)
+                raise UsageError(
+                    f"--body {name}=... cannot be set in a body whose '{'.'.join(self.keys[:depth])}' is not an object",
+                    remedy=f"give the whole object: --body '{self.keys[0]}={{...}}'",
+                )
+            inner = found
+        inner[self.keys[-1]] = self.value
+
+
+def is_body_field(word: str) -> bool:
+    """Return whether the word has the form of a field, and so is not a whole body."""
+    return _FIELD.match(word) is not None
+
+
+def body_field(word: str) -> BodyField:
+    """Parse `key=value` or `outer.inner=value`; a value that is not JSON is a string."""
+    if not is_body_field(word):
+        raise UsageError(
+            f"--body {word} is not a valid body field",
+            remedy="for an OpenAI-style server write key=value, such as temperature=0 or "
+            "response_format.type=json_object; give whole bodies with --data, or with --service-kind http",
+        )
+    key, _, text = word.partition("=")
+    value: Any = text
+    try:
+        value = decode_json(text)
+    except ValueError as error:
+        if text.lstrip().startswith(("{", "[")):
+            raise UsageError(
+                f"--body {key}=... begins like JSON, but is invalid: {error}",
+                remedy="put the argument in single quotes to protect it from the shell",
+            ) from None
+    return BodyField(tuple(key.split(".")), value)
