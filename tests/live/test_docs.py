@@ -17,6 +17,7 @@ from tests.support.commands import fork_server_address
 from tests.support.foreign import foreign_file
 from tests.support.openai import FakeOpenAi
 from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
+from tests.support.text_apis import TextServer
 from tests.support.tfserving import FakeTfServing
 from tests.support.vocabularies import word_level
 
@@ -203,12 +204,15 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
         FakeTriton(control=_plain, model=IRIS) as kserve,
         ScriptedServer(_page) as page,
         FakeTfServing() as tfserving,
+        TextServer() as texts,
     ):
         places = {
             8000: triton.http_address,
             8001: triton.grpc_address,
             8080: kserve.server.address,
             9000: openai.server.address,
+            9001: texts.address,
+            11434: texts.address,
             5000: page.address,
             8500: tfserving.grpc.address,
             8501: tfserving.http.address,

@@ -1,4 +1,4 @@
-"""The vendors' own Python clients, each once per kind of answer; prints what they read as JSON. Its argument: an address."""
+"""Read every kind of answer with the vendors' own Python clients, and print it as JSON; the argument is an address."""
 
 import io
 import json

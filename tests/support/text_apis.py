@@ -477,6 +477,19 @@ TRITON = StandIn(
     refusal={"error": "too much"},
 )
 
+CUSTOM = StandIn(  # as in docs/apis.md
+    "template",
+    "/custom/v3/ask",
+    text({"answer": [{"piece": "one two three"}], "count": {"out": 3}, "state": "finished"}),
+    Counts(3),
+    stream=(
+        *(line({"answer": [{"piece": word}], "state": "busy"}) for _, word in WORDS),
+        line({"answer": [], "count": {"out": 3}, "state": "finished"}),
+    ),
+    deltas=WORDS,
+    content_type=LINES,
+)
+
 STAND_INS = (
     *(CHAT, COMPLETIONS, RESPONSES, TRANSCRIPTIONS, EMBEDDINGS, RERANK, ANTHROPIC),
     *(OLLAMA, OLLAMA_GENERATE, OLLAMA_EMBED, TGI, TEI_EMBED, TEI_RERANK, COHERE_EMBED, COHERE_RERANK, TRITON),
@@ -512,7 +525,8 @@ def played(stand_in: StandIn, *, events: tuple[bytes, ...] | None = None) -> Act
 
 def usual(stand_in: StandIn, request: Request) -> Act:
     """Send a stream if the request asks for one, else the complete reply."""
-    asks = b'"stream":true' in request.body.replace(b" ", b"") or b'name="stream"\r\n\r\ntrue' in request.body
+    body = request.body.replace(b" ", b"")
+    asks = any(word in body for word in (b'"stream":true', b'"streaming":true', b'name="stream"\r\n\r\ntrue'))
     is_streamed = request.path == stand_in.path if stand_in.whole_path else asks
     if is_streamed and stand_in.stream:
         return played(stand_in)
@@ -543,7 +557,8 @@ class TextServer:
             found = _LISTS.get(request.path.partition("?")[0])
             return answer_json({"error": "no such path"}, 404) if found is None else answer_json(found)
         self.calls.append(request)
-        stand_in = next((row for row in STAND_INS if request.path in (row.path, row.whole_path)), None)
+        rows = (*STAND_INS, CUSTOM)
+        stand_in = next((row for row in rows if request.path in (row.path, row.whole_path)), None)
         if stand_in is None:
             return answer_json({"error": f"no such path: {request.path}"}, 404)
         return self._speak(stand_in, request) or usual(stand_in, request)

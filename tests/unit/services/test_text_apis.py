@@ -123,11 +123,11 @@ def test_an_error_in_a_stream_fails_with_the_servers_message(row: StandIn) -> No
 
 @pytest.mark.parametrize("row", STREAMED, ids=NAMES)
 def test_a_stream_that_ends_early_fails(row: StandIn) -> None:
-    whole = b"".join(row.stream[:-1])
-    assert read(row, [whole[:-20]]).status == outcome.MALFORMED
-    assert read(row, [whole[:-20]], length=UNTIL_CLOSE).status == outcome.RESET
+    cut = b"".join(row.stream[:3])[:-20]
+    assert read(row, [cut]).status == outcome.MALFORMED
+    assert read(row, [cut], length=UNTIL_CLOSE).status == outcome.RESET
     if row.has_end:
-        reply = read(row, [whole])
+        reply = read(row, row.stream[:-1])
         assert reply.status == outcome.MALFORMED
         assert "ended before the event that ends an answer" in reply.text
 
