@@ -11,6 +11,7 @@ from tests.support.servers import answer_json
 from tests.support.text_apis import ANTHROPIC, STAND_INS, StandIn, TextServer, played
 
 COUNT = 3
+SLO = ("--slo", "ttfc<60s", "--allow-inconclusive")
 
 
 @pytest.fixture
@@ -51,7 +52,6 @@ def test_every_api_is_measured_exactly(row: StandIn, measured: Callable) -> None
         return
     streams = found["streaming"]
     assert streams["responses"] == COUNT * len(row.deltas)
-    assert (streams["answer"] is not None) == (row.answer_at > 0)
     assert (0 if streams["tool"] is None else streams["tool"]["count"]) == COUNT * bool(row.tool_at)
 
 
@@ -84,7 +84,7 @@ def test_failures_have_the_apis_own_message(measured: Callable) -> None:
     ]
     with TextServer(lambda row, request: acts[len(fake.calls) - 1]) as fake:
         words = ("tiny", "--service-kind", "openai", "--endpoint", "anthropic", "--streaming")
-        found = measured(fake.address, *words, code=3)
+        found = measured(fake.address, *words, code=1)
     assert found["failed_count"] == COUNT
     said = json.dumps(found["failures"])
     for message in ("out of memory", "ended before the event", "HTTP status 429: too much"):
@@ -101,4 +101,3 @@ def test_a_template_measures_an_api_without_a_name(measured: Callable) -> None:
         )
     assert json.loads(fake.calls[0].body)["stream"] is True
     assert (found["tokens"]["output"], found["streaming"]["responses"]) == (COUNT * 9, COUNT * 5)
-    assert found["streaming"]["answer"] is not None

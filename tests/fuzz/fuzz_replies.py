@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
+from inferometer.services.apis import BY_NAME
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, http_tensors, load_messages
+from inferometer.services.template_api import template_api
 from inferometer.services.text_reply import TextReader
 from inferometer.services.tfserving import Columns, message, predicted
 from tests.fuzz.harness import Choices, Family, corpus, damaged
 from tests.support.strange import strange, text_of
+from tests.support.text_apis import CUSTOM, STAND_INS
 
 JSON_WORDS = (
     b"null",
@@ -85,7 +88,8 @@ def head(kind: str) -> Any:
 
 def finish(reader: TextReader, kind: str, data: bytes) -> None:
     reading = reader.start(head(kind))
-    reading.receive(data, 5)
+    for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
+        reading.receive(piece, 5)
     reply = reading.end()
     assert 0 <= reply.tokens < 2**63
     assert 0 <= reply.prompt_tokens < 2**63
@@ -113,6 +117,42 @@ def make_stream(choices: Choices) -> bytes:
 
 def read_stream(data: bytes) -> None:
     finish(TextReader(keeps_message=True, keeps_texts=True), "text/event-stream", data)
+
+
+# --- every other API: the first byte of the data selects it, and the content type
+
+ROWS = (*STAND_INS, CUSTOM)
+TEMPLATE = template_api(
+    '{"q": "{{prompt}}"}', ("text=answer.0.piece", "tokens=count.out", "end=state=finished"), "/"
+)
+FORMS = (*(BY_NAME[row.name].form for row in STAND_INS), TEMPLATE[0].form)
+KINDS = ("application/json", "text/event-stream", "application/x-ndjson")
+
+
+def _documents() -> tuple[tuple[Any, ...], ...]:
+    """The documents that each API sends."""
+    pieces = ((row.whole, *row.stream) for row in ROWS)
+    texts = ([piece.rpartition(b"data:")[2].strip() for piece in row] for row in pieces)
+    return tuple(tuple(json.loads(text) for text in row if text != b"[DONE]") for row in texts)
+
+
+DOCUMENTS = _documents()
+
+
+def make_text(choices: Choices) -> bytes:
+    number, kind = choices.below(len(ROWS)), choices.below(len(KINDS))
+    frames = (b"%s", b"data: %s\n\n", b"%s\n")
+    make = make_documents("text-apis", DOCUMENTS[number])
+    count = 1 if kind == 0 else 1 + choices.below(5)
+    body = b"".join(frames[kind] % make(choices).replace(b"\n", b" ") for _ in range(count))
+    return bytes([number * len(KINDS) + kind]) + body
+
+
+def read_text(data: bytes) -> None:
+    number, kind = divmod(data[0] if data else 0, len(KINDS))
+    reader = TextReader(keeps_message=True, form=FORMS[number % len(FORMS)])
+    finish(reader, KINDS[kind], data[1:])
+    reader.refusal(400, data[1:].decode("utf-8", "replace")).encode()
 
 
 # --- tensors
@@ -199,6 +239,7 @@ def make_predict(choices: Choices) -> bytes:
 FAMILIES = (
     Family("openai", make_answer, read_answer, 40),
     Family("openai-stream", make_stream, read_stream, 30),
+    Family("text-apis", make_text, read_text, 40),
     Family("kserve-json", make_documents("kserve-json", OUTPUTS), read_outputs, 30),
     Family("tfserving-json", make_documents("tfserving-json", TF_OUTPUTS), read_columns, 30),
     Family("infer-response", make_infer, read_infer, 40),

@@ -274,7 +274,7 @@ ROWS = (
 )  # fmt: skip
 
 CODECS = {
-    *("http1", "http2", "hpack", "sse", "protobuf", "openai", "openai-stream", "packed"),
+    *("http1", "http2", "hpack", "sse", "protobuf", "openai", "openai-stream", "text-apis", "packed"),
     *("kserve-json", "tfserving-json", "infer-response", "predict-response"),
 }
 """What reads replies to load: tested over sizes with the codecs."""

@@ -208,7 +208,8 @@ class _Events:
         for delta in deltas:
             self._respond(delta, now_ns)
         if len(deltas) == 1:
-            self._alike.learn(event, found, len(self._times))
+            if not self._alike.is_given_up:
+                self._alike.learn(event, found, len(self._times))
         elif deltas:  # alike events belong to one choice
             self._alike.forget()
         if is_end:

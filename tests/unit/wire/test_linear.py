@@ -14,6 +14,7 @@ import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.services import text_reply
+from inferometer.services.apis import BY_NAME
 from inferometer.services.text_reply import TextReader
 from inferometer.wire import grpc
 from inferometer.wire.frames import (
@@ -37,6 +38,8 @@ LINEAR = 3 * MANY  # maximum growth of the CPU time
 ATTEMPTS = 5
 
 STREAM = Head(200, "OK", (("content-type", "text/event-stream"),), -1, True)
+LINES = Head(200, "OK", (("content-type", "application/x-ndjson"),), STREAM.length, True)
+LINE = b'{"message": {"role": "assistant", "content": "word"}, "done": false}\n'
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
 WORD = b'data: {"choices":[{"delta":{"content":"one"}}]}\n\n'
 OTHER = b'data: {"id":1,"choices":[{"delta":{"content":"one"}}]}\n\n'
@@ -65,6 +68,12 @@ def read_sse(parts: list[bytes]) -> None:
 
 def read_openai(parts: list[bytes], *, keeps: bool = False) -> None:
     body = TextReader(keeps_texts=keeps, keeps_message=keeps).start(STREAM)
+    for part in parts:
+        body.receive(part, 1)
+
+
+def read_lines(parts: list[bytes]) -> None:
+    body = TextReader(form=BY_NAME["ollama"].form).start(LINES)
     for part in parts:
         body.receive(part, 1)
 
@@ -112,6 +121,10 @@ READERS: list[tuple[str, Read, bytes, bytes, int, int]] = [
     ("responses byte by byte", read_openai, ROLE, WORD, 5_000, 1),
     ("an endless line byte by byte", read_sse, b"data: ", b"x", 20_000, 1),
     ("an endless event", read_sse, b"", b"data: x\n", 20_000, 100),
+    ("lines alike", read_lines, b"", LINE, 100_000, 1 << 22),
+    ("lines byte by byte", read_lines, b"", LINE, 5_000, 1),
+    ("blank lines of JSON", read_lines, LINE, b"\n", 16_000, 1 << 20),
+    ("an endless line of JSON", read_lines, b"{", b"x", 20_000, 1),
     ("a head byte by byte", read_http1, b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", 7_000, 1),
     ("a header byte by byte", read_http1, b"HTTP/1.1 200 OK\r\nA: ", b"b", 7_000, 1),
     ("a trailer byte by byte", read_http1, CHUNKED + b"0\r\nA: ", b"b", 7_000, 1),
