@@ -71,6 +71,7 @@ _FILE_FIELDS = {
         "tls.certificate_file",
         "tls.key_file",
         "proto",
+        "body_template",
         "request_intervals",
         "replay",
     ),

@@ -21,6 +21,7 @@ from inferometer.stats.streams import (
     join_tokens,
     lanes,
     longest_gaps_ns,
+    tools_ns,
 )
 from inferometer.stats.work import Flow, response_rate
 
@@ -42,6 +43,7 @@ class Answered:
     reasoning: int = 0
     cached: int = 0
     answer_at: int = 0  # index in its times of the first answer token
+    tool_at: int = 0  # position in its times of the first tool call
     is_blank: bool = False
 
 
@@ -56,6 +58,7 @@ def records(*answers: Answered) -> Records:
             "end_ns": (START + answer.end) * MS,
             "responses": 0 if answer.is_blank else len(answer.times) or 1,
             "answer_at": answer.answer_at,
+            "tool_at": answer.tool_at,
             "stamps": len(answer.times),
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt,
@@ -201,6 +204,25 @@ def test_the_answer_begins_after_the_reasoning() -> None:
     assert kept(found, parse_slo("ttft<12ms"), is_open=False) == 2
     assert kept(found, parse_slo("ttfo<20ms"), is_open=False) == 1
     assert kept(found, parse_slo("ttfa p99<40ms"), is_open=False) == 2
+
+
+def test_the_first_tool_call_has_a_time_of_its_own() -> None:
+    found = records(
+        Answered(60, (10, 20, 30), answer_at=1, tool_at=3),
+        Answered(60, (15, 25)),
+        Answered(60, (12, 22), tool_at=1),
+        Answered(60, is_blank=True),
+    )
+    assert tools_ns(found).tolist() == [30 * MS, -1, 12 * MS, -1]
+    streams = Streams()
+    streams.add(found)
+    figures = streams.figures(1_000 * MS)
+    assert (figures.tool.count, figures.tool.max_ns) == (2, 30 * MS)
+    assert kept(found, parse_slo("ttfc<20ms"), is_open=False) == 3  # answers without a call keep it
+    assert kept(found, parse_slo("ttfc p90<40ms"), is_open=False) == 4
+    plain = Streams()
+    plain.add(records(Answered(60, (10, 20))))
+    assert plain.figures(1_000 * MS).tool is None
 
 
 def test_without_reasoning_the_answer_is_not_reported_separately() -> None:
