@@ -76,6 +76,8 @@ TUNE_REFUSED: Mapping[str, str] = {
             *(
                 "service_kind",
                 "endpoint",
+                "body_template",
+                "reply_paths",
                 "output_tokens",
                 "images",
                 "audio_s",
