@@ -11,7 +11,6 @@ from tests.support.servers import answer_json
 from tests.support.text_apis import ANTHROPIC, STAND_INS, StandIn, TextServer, played
 
 COUNT = 3
-SLO = ("--slo", "ttfc<60s", "--allow-inconclusive")
 
 
 @pytest.fixture
@@ -60,14 +59,7 @@ def test_an_address_with_a_path_is_enough_and_the_key_goes_into_the_apis_header(
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "sk-ant-0123456789")
     with TextServer() as fake:
-        found = measured(
-            f"http://{fake.address}/v1/messages",
-            "--streaming",
-            "--api-key-env",
-            "SECRET_KEY",
-            "--slo",
-            "ttfc<60s",
-        )
+        found = measured(f"http://{fake.address}/v1/messages", "--streaming", "--api-key-env", "SECRET_KEY")
     assert found["streaming"]["tool"]["count"] == COUNT
     headers = {name.lower(): value for name, value in fake.calls[0].headers}
     assert headers["x-api-key"] == "sk-ant-0123456789"

@@ -33,7 +33,7 @@ from inferometer.services.template_api import fill, template_api
 from inferometer.services.text_api import Api, Fields, part, put
 from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
-from inferometer.services.upload import MULTIPART, Sound, upload
+from inferometer.services.upload import MULTIPART, SoundUpload, upload
 
 if TYPE_CHECKING:  # only visits need these
     from inferometer.services.calls import JsonCalls
@@ -290,7 +290,7 @@ class _Bodies:
         hint = " ".join(part["text"] for part in parts if part["type"] == "text")
         is_own = self._options.data.prompts is not None and bool(hint)
         return {
-            "file": Sound(b64decode(sounds[0]["data"]), sounds[0]["format"]),
+            "file": SoundUpload(b64decode(sounds[0]["data"]), sounds[0]["format"]),
             **({"prompt": hint} if is_own else {}),
         }
 

@@ -148,7 +148,7 @@ def read_template(word: str) -> Fields:
         raise UsageError(f"--body-template is not JSON: {error}", remedy=_EXAMPLE) from None
     named = set(_PLACE.findall(json.dumps(template)))
     if not isinstance(template, dict) or not named & {"prompt", "messages"}:
-        raise UsageError("--body-template has no place for a prompt", remedy=_EXAMPLE)
+        raise UsageError("--body-template contains neither '{{prompt}}' nor '{{messages}}'", remedy=_EXAMPLE)
     if unknown := named - set(PLACES):
         raise UsageError(
             f"--body-template has the unknown placeholder '{{{{{min(unknown)}}}}}'",

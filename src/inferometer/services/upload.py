@@ -10,7 +10,7 @@ MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"
 _LINE = b"\r\n"
 
 
-class Sound(NamedTuple):
+class SoundUpload(NamedTuple):
     """A file to upload."""
 
     data: bytes
@@ -29,7 +29,7 @@ def upload(fields: Fields) -> bytes:
 def _part(name: str, value: Any) -> bytes:
     quoted = name.replace("\\", "\\\\").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
     head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{quoted}"'
-    if isinstance(value, Sound):
+    if isinstance(value, SoundUpload):
         head += f'; filename="sound.{value.suffix}"\r\nContent-Type: {value.content_type}'
         data = value.data
     else:

@@ -426,7 +426,7 @@ def test_replies_to_a_template_are_read_by_paths(content_type: str) -> None:
     ("options", "says"),
     [
         ({"body_template": "{"}, "is not JSON"),
-        ({"body_template": '{"q": 1}'}, "no place for a prompt"),
+        ({"body_template": '{"q": 1}'}, "contains neither"),
         ({"body_template": '{"q": "{{prompt}} {{name}}"}'}, "unknown placeholder '{{name}}'"),
         ({"body_template": TEMPLATE, "reply_paths": ("words=x",)}, "does not name a part"),
         ({"body_template": TEMPLATE, "reply_paths": ("text=",)}, "does not name a part"),
