@@ -133,7 +133,7 @@ def read_others(data: bytes) -> None:
         partial(checked, found, shape, "it")
         for shape in (
             answers.TORCHSERVE_MODELS,
-            answers.OPENAI_MODELS,
+            answers.TEXT_MODELS,
             answers.TRACE_SETTINGS,
             [answers.SERVER],
         )

@@ -255,6 +255,5 @@ TORCHSERVE_MODEL = [
     }
 ]
 
-OPENAI_MODELS = {"data": [{"id": name}]}
-NAMED_MODELS = {"models": [{"name": name}]}  # of Ollama and Cohere
-MODEL_INFO = {"model_id": name}  # of TGI and TEI
+TEXT_MODELS = {"data": [{"id": name}], "models": [{"name": name}], "model_id": name}
+"""Lists of models: of OpenAI-style servers and Anthropic, of Ollama and Cohere, of TGI and TEI."""

@@ -40,7 +40,6 @@ EMBED = Api(
     form=_COHERE,
     pattern="/v2/embed",
     always={"input_type": "search_document", "embedding_types": ["float"]},
-    models_path="/v1/models",
 )
 RERANK = Api(
     name="cohere-rerank",
@@ -49,6 +48,5 @@ RERANK = Api(
     form=_COHERE,
     rank=rank,
     pattern="/v2/rerank",
-    models_path=EMBED.models_path,
 )
 ROWS = (EMBED, RERANK)

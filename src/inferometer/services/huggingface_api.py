@@ -25,8 +25,6 @@ from inferometer.services.text_api import (
 )
 from inferometer.wire.http1 import Head
 
-INFO = "/info"  # the model and its limits
-
 
 def _event(document: Document, name: bytes) -> EventMeaning:
     if error := maybe_error(document):
@@ -90,7 +88,7 @@ TGI = Api(
     pattern="/generate_stream",
     limit="parameters.max_new_tokens",
     names_model=False,
-    models_path=INFO,
+    models_path="/info",
 )
 EMBED = Api(
     name="tei-embed",
@@ -99,7 +97,7 @@ EMBED = Api(
     form=_TEI,
     pattern="/embed",
     names_model=False,
-    models_path=INFO,
+    models_path="/info",
 )
 RERANK = Api(
     name="tei-rerank",
@@ -108,6 +106,6 @@ RERANK = Api(
     form=_TEI,
     rank=_rank,
     names_model=False,
-    models_path=INFO,
+    models_path="/info",
 )
 ROWS = (TGI, EMBED, RERANK)

@@ -9,14 +9,13 @@ from urllib.parse import quote
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.text import encode_json
-from inferometer.model.answers import MODEL_INFO, NAMED_MODELS, OPENAI_MODELS
+from inferometer.model.answers import TEXT_MODELS
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.apis import BY_NAME, api_at, maybe_api
 from inferometer.services.body_fields import body_field
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
-from inferometer.services.huggingface_api import INFO
 from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.openai_api import CHAT, rank
 from inferometer.services.openai_media import (
@@ -69,16 +68,11 @@ class OpenAi(Service):
             return [self.api.name]
 
     def _listed(self) -> list[str]:
-        path = self.api.models_path
-        if path == INFO:
-            found = self._control.get(path, MODEL_INFO).get("model_id")
-            return [found] if found else []
-        rows, key = "models", "name"
-        if not path:
-            path = "/models" if self._connection.endpoint.prefix.endswith("/v1") else "/v1/models"
-            rows, key = "data", "id"
-        listed = self._control.get(path, OPENAI_MODELS if key == "id" else NAMED_MODELS).get(rows, ())
-        return [row[key] for row in listed if key in row]
+        usual = "/models" if self._connection.endpoint.prefix.endswith("/v1") else "/v1/models"
+        found = self._control.get(self.api.models_path or usual, TEXT_MODELS)
+        ids = [row["id"] for row in found.get("data", ()) if "id" in row]
+        names = [row["name"] for row in found.get("models", ()) if "name" in row]
+        return ids or names or ([found["model_id"]] if "model_id" in found else [])
 
     @property
     def names_model(self) -> bool:
@@ -143,7 +137,9 @@ def _requested(prefix: str, options: Options) -> tuple[str, Api, Fields | None]:
     named = None if options.is_lenient else BY_NAME.get(endpoint)
     if options.body_template is not None:
         path = f"{prefix}/{endpoint.lstrip('/')}" if endpoint and named is None else prefix or "/"
-        api, template = template_api(options.body_template, options.reply_paths, path)
+        api, template = template_api(
+            options.body_template, options.reply_paths, path, is_streaming=options.streaming
+        )
         return path, api, template
     if named is None and endpoint:
         path = f"{prefix}/{endpoint.lstrip('/')}"

@@ -120,7 +120,7 @@ def _whole(paths: Paths, document: Document) -> WholeMeaning:
     return WholeMeaning(_usage(paths, document), is_blank)
 
 
-def _form(paths: Paths) -> ReplyForm:
+def _form(paths: Paths, *, has_lines: bool) -> ReplyForm:
     texts = tuple(paths[name].keys[-1] for name in ("text", "reasoning") if name in paths)
     return ReplyForm(
         "the template",
@@ -128,6 +128,7 @@ def _form(paths: Paths) -> ReplyForm:
         partial(_whole, paths),
         texts or ("text",),
         must_end="end" in paths,
+        has_lines=has_lines,
     )
 
 
@@ -178,7 +179,9 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def template_api(word: str, paths: Sequence[str], path: str) -> tuple[Api, Fields]:
+def template_api(
+    word: str, paths: Sequence[str], path: str, *, is_streaming: bool = False
+) -> tuple[Api, Fields]:
     """Return the API of a template, whose fields are still those of the template, and the template."""
     template = read_template(word)
     named = set(_PLACE.findall(json.dumps(template)))
@@ -186,7 +189,7 @@ def template_api(word: str, paths: Sequence[str], path: str) -> tuple[Api, Field
         name="template",
         path=path,
         ask=lambda prompt: {"prompt": prompt, "messages": [{"role": "user", "content": prompt}]},
-        form=_form(reply_paths(paths)),
+        form=_form(reply_paths(paths), has_lines=is_streaming),
         chat=(lambda messages: {"messages": messages}) if "messages" in named else None,
         limit="max_tokens" if "max_tokens" in named else "",
         stream={"stream": True},

@@ -78,6 +78,7 @@ class ReplyForm:
     texts: tuple[str, ...]  # fields with the text of an event
     accepts: tuple[type, ...] = (dict,)  # JSON types of a complete reply
     must_end: bool = False  # every complete stream says that it ends
+    has_lines: bool = False  # a reply of any other content type than events is a stream of lines
     head: Callable[[Head], Usage] = no_usage  # usage in the headers of a reply
 
 
@@ -104,7 +105,7 @@ class Api:
     names_model: bool = True  # bodies name the model
     headers: tuple[tuple[str, str], ...] = ()
     key_header: str = ""  # for the API key; empty: a bearer token
-    models_path: str = ""  # of the list of models; empty: OpenAI's
+    models_path: str = ""  # of the list of models; empty: v1/models
     host_kind: str = ""  # service kind that such a server looks like
     takes_sound: bool = False  # the request is an upload of a sound
 

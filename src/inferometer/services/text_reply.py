@@ -36,7 +36,10 @@ BODY_LIMIT = 64 * 1024 * 1024  # bytes of a whole reply, or of the kept events o
 EVENT_COST = 128  # bytes of memory per kept event in addition to its content
 MOST_RESPONSES = 1 << 20  # of one stream: many times more than in any real answer
 _EVENTS = "text/event-stream"
-_LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+_LINES = (
+    *("application/x-ndjson", "application/ndjson", "application/jsonl", "application/jsonlines"),
+    *("application/x-jsonlines", "application/stream+json"),
+)
 """Content types of streams of lines with a JSON document each."""
 
 
@@ -54,7 +57,7 @@ class TextReader:
         is_framed = head.length != UNTIL_CLOSE
         if content_type.startswith(_EVENTS):
             return _Events(self, SseDecoder(), is_framed=is_framed)
-        if content_type.startswith(_LINES):
+        if content_type.startswith(_LINES) or self.form.has_lines:
             return _Events(self, LineDecoder(), is_framed=is_framed)
         counted = self.form.head(head)
         return WholeBody(lambda body, last_ns: self._whole(body, last_ns, counted), limit=BODY_LIMIT)

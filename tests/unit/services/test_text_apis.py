@@ -17,7 +17,7 @@ from inferometer.services.text_api import Usage
 from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply
 from inferometer.wire.http1 import CHUNKED, UNTIL_CLOSE, Head
-from tests.support.text_apis import ANTHROPIC, JSON, LINES, OLLAMA, STAND_INS, StandIn, line, sse
+from tests.support.text_apis import ANTHROPIC, EVENTS, JSON, LINES, OLLAMA, STAND_INS, StandIn, line, sse
 
 STREAMED = [row for row in STAND_INS if row.stream]
 NAMES = [row.name for row in STREAMED]
@@ -396,10 +396,11 @@ def test_a_template_may_take_messages() -> None:
         rendered(tensor("messages", HELLO), body_template='{"q": "{{prompt}}"}')
 
 
-@pytest.mark.parametrize("content_type", ["text/event-stream", LINES])
+@pytest.mark.parametrize("content_type", [EVENTS, LINES, "text/plain"])
 def test_replies_to_a_template_are_read_by_paths(content_type: str) -> None:
-    service = OpenAi(Connection(Endpoint("h", 1)), Options(body_template=TEMPLATE, reply_paths=PATHS))
-    form, frame = service.api.form, line if content_type == LINES else sse
+    asked = Options(body_template=TEMPLATE, reply_paths=PATHS, streaming=True)
+    service = OpenAi(Connection(Endpoint("h", 1)), asked)
+    form, frame = service.api.form, sse if content_type == EVENTS else line
     events = (
         frame({"think": "hm"}),
         *(frame({"out": [{"t": word}]}) for word in ("one", "two", "three")),
