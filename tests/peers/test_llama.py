@@ -38,9 +38,12 @@ def test_answers_in_one_piece_have_their_tokens_counted(endpoint: str, llama: st
     assert ended.measurement["tokens"]["per_answer"]["count"] == 20
 
 
+@pytest.mark.parametrize("endpoint", ["responses", "anthropic"])
 @pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["whole", "stream"])
-def test_responses_have_their_tokens_counted(words: tuple[str, ...], llama: str, run: Callable) -> None:
-    asked = ("--endpoint", "responses", *SHORT, *words, "--request-count", "20")
+def test_other_apis_have_their_tokens_counted(
+    endpoint: str, words: tuple[str, ...], llama: str, run: Callable
+) -> None:
+    asked = ("--endpoint", endpoint, *SHORT, *words, "--request-count", "20")
     ended = run("inferometer", "measure", llama, *asked)
     assert ended.code == 0, ended.stderr + ended.stdout
     found = ended.measurement
