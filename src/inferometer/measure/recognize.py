@@ -150,7 +150,7 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
         raise wrong
     if options.body_template is not None:
         looks = looks._replace(kind="openai", protocol="http", title="a server for the given body template")
-    elif known is not None and known.endpoint and looks.kind != "openai":
+    elif known is not None and known.endpoint and looks.kind in ("http", _host_kind(known.endpoint)):
         looks = looks._replace(kind="openai", protocol="http", title="an OpenAI-style server by its path")
     if looks.kind == "http" or (_has_whole_bodies(options, looks.kind) and looks.kind != "torchserve"):
         return _found_plain(options, written, looks, command)
@@ -163,6 +163,14 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
     options = changed(options, service_kind=looks.kind, protocol=looks.protocol, model=model, **parts)
     words = f"--service-kind {looks.kind}{' --grpc' if looks.protocol == 'grpc' else ''}"
     return options, (*said, f"{where}, model '{model}' ({words}).")
+
+
+def _host_kind(endpoint: str) -> str:
+    """Return the kind that a server with this API of text looks like; empty if it has no other kind."""
+    from inferometer.services.apis import maybe_requested
+
+    api = maybe_requested(endpoint)
+    return "" if api is None else api.host_kind
 
 
 def _has_whole_bodies(options: Options, kind: str) -> bool:

@@ -83,7 +83,7 @@ class TextReader:
         """Return the message for an error status: the server's own if its body is JSON, else its text. That of OpenAI
         has the form of the classic tool."""
         said = without_key(text, self.key)
-        if self.form is OPENAI:
+        if self.form == OPENAI:
             return f"OpenAI response returns HTTP code {status}{f': {said}' if said else ''}"
         try:
             document = decode_json(said)

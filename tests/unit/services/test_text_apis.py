@@ -1,6 +1,7 @@
 """Every API of text servers: its requests, and its replies read exactly however they are split."""
 
 import json
+import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from inferometer.options.options import ENDPOINTS, Options
 from inferometer.services.apis import APIS, BY_NAME, maybe_api, maybe_requested
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.openai import Chats, OpenAi
+from inferometer.services.openai_api import OPENAI
 from inferometer.services.text_api import Delta, Usage
 from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply
@@ -134,7 +136,8 @@ def test_a_stream_that_ends_early_fails(row: StandIn) -> None:
 
 @pytest.mark.parametrize("row", STAND_INS, ids=[row.name for row in STAND_INS])
 def test_a_refusal_has_the_servers_message(row: StandIn) -> None:
-    reader = TextReader(key="secret", form=BY_NAME[row.name].form)
+    reader = pickle.loads(pickle.dumps(TextReader(key="secret", form=BY_NAME[row.name].form)))
+    assert reader.refusal(404, "").startswith("OpenAI") == (BY_NAME[row.name].form is OPENAI)
     said = reader.refusal(429, json.dumps(row.refusal))
     assert "429" in said
     assert "too much" in said
