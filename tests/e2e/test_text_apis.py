@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.servers import answer_json
-from tests.support.text_apis import ANTHROPIC, STAND_INS, StandIn, TextServer, played
+from tests.support.text_apis import ANTHROPIC, STAND_INS, TRITON, StandIn, TextServer, played
 
 COUNT = 3
 
@@ -66,6 +66,25 @@ def test_an_address_with_a_path_is_enough_and_the_key_goes_into_the_apis_header(
     assert headers["anthropic-version"] == "2023-06-01"
     assert "authorization" not in headers
     assert "sk-ant-0123456789" not in found["text"]
+
+
+def test_tritons_generate_is_measured_at_a_server_that_looks_like_triton(measured: Callable) -> None:
+    triton = {"/v2": {"name": "triton", "version": "2.51.0", "extensions": ["statistics"]}}
+    with TextServer(pages=triton) as fake:
+        for words in (
+            (f"{fake.address}/v2/models/tiny/generate_stream",),
+            (
+                fake.address,
+                "tiny",
+                "--service-kind",
+                "openai",
+                "--endpoint",
+                "triton-generate",
+                "--streaming",
+            ),
+        ):
+            assert measured(*words)["tokens"]["output"] == COUNT * len(TRITON.deltas)
+    assert {call.path for call in fake.calls} == {TRITON.path}
 
 
 def test_failures_have_the_apis_own_message(measured: Callable) -> None:

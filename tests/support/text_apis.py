@@ -499,7 +499,7 @@ STAND_INS = (
 # --- a server
 
 Speak = Callable[[StandIn, Request], Act | None]
-_LISTS = {
+LISTS = {
     "/v1/models": {
         "object": "list",
         "data": [{"id": "tiny", "object": "model", "created": 1, "owned_by": "x"}],
@@ -536,7 +536,8 @@ def usual(stand_in: StandIn, request: Request) -> Act:
 class TextServer:
     """A server with all APIs. Use as a context manager."""
 
-    def __init__(self, speak: Speak = usual) -> None:
+    def __init__(self, speak: Speak = usual, pages: Mapping[str, Any] | None = None) -> None:
+        self._pages = LISTS if pages is None else pages  # answers to GET, by path
         self.server = ScriptedServer(self._act)
         self.calls: list[Request] = []
         self._speak = speak
@@ -554,7 +555,7 @@ class TextServer:
 
     def _act(self, request: Request) -> Act:
         if request.method != "POST":
-            found = _LISTS.get(request.path.partition("?")[0])
+            found = self._pages.get(request.path.partition("?")[0])
             return answer_json({"error": "no such path"}, 404) if found is None else answer_json(found)
         self.calls.append(request)
         rows = (*STAND_INS, CUSTOM)
