@@ -4,6 +4,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -136,7 +137,8 @@ def _requested(prefix: str, options: Options) -> tuple[str, Api, Fields | None]:
     endpoint = options.endpoint
     named = None if options.is_lenient else BY_NAME.get(endpoint)
     if options.body_template is not None:
-        path = f"{prefix}/{endpoint.lstrip('/')}" if endpoint and named is None else prefix or "/"
+        own = endpoint.lstrip("/") if named is None else named.path
+        path = f"{prefix}/{own}" if own else prefix or "/"
         api, template = template_api(
             options.body_template, options.reply_paths, path, is_streaming=options.streaming
         )
@@ -183,6 +185,8 @@ class _Bodies:
         self._api = api
         self._options = options
         self._fields = tuple(map(body_field, options.bodies))
+        # A copy, since fields of the user may be set inside it.
+        self._usual = deepcopy({**api.always, **(api.stream if options.streaming else api.whole)})
 
     def body(self, number: int, step: Sequence[Tensor]) -> bytes:
         """Return the given payload, or one built from a prompt; --body fields override both."""
@@ -216,14 +220,13 @@ class _Bodies:
         return bool(self._api.default_limit) and is_built and is_unset
 
     def _add_wishes(self, payload: Fields, tensors: Mapping[str, bytes]) -> None:
-        """Add the fields for the length of the answer and for streaming."""
+        """Add the fields for the length of the answer, for streaming, and those of every body."""
         limit = int(tensors["max_tokens"]) if "max_tokens" in tensors else self._options.output_tokens
         if limit is None and self._api.default_limit:
             limit = self._api.default_limit
-        payload |= self._api.always
         if self._api.limit and limit is not None:
             put(payload, self._api.limit, limit)
-        payload |= self._api.stream if self._options.streaming else self._api.whole
+        payload |= self._usual
 
     def _asked(self, number: int, tensors: Mapping[str, bytes]) -> Fields:
         if "documents" in tensors:

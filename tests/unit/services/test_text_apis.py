@@ -323,6 +323,13 @@ def test_a_limit_that_only_the_api_requires_is_not_the_users() -> None:
         assert service.traffic(service.describe("m", "", ()), steps[:1]).asked_tokens == (limit,)
 
 
+def test_a_field_set_inside_an_apis_own_fields_is_set_for_that_run_only() -> None:
+    step, asked = tensor("prompt", "x"), {"endpoint": "chat", "streaming": True}
+    changed = rendered(step, bodies=("stream_options.include_usage=false",), **asked)[2]
+    assert json.loads(changed)["stream_options"] == {"include_usage": False}
+    assert json.loads(rendered(step, **asked)[2])["stream_options"] == {"include_usage": True}
+
+
 # --- uploads
 
 
