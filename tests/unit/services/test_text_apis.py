@@ -324,7 +324,8 @@ def test_a_limit_that_only_the_api_requires_is_not_the_users() -> None:
 
 
 def test_a_field_set_inside_an_apis_own_fields_is_set_for_that_run_only() -> None:
-    step, asked = tensor("prompt", "x"), {"endpoint": "chat", "streaming": True}
+    step = tensor("prompt", "x")
+    asked: dict[str, Any] = {"endpoint": "chat", "streaming": True}
     changed = rendered(step, bodies=("stream_options.include_usage=false",), **asked)[2]
     assert json.loads(changed)["stream_options"] == {"include_usage": False}
     assert json.loads(rendered(step, **asked)[2])["stream_options"] == {"include_usage": True}
