@@ -106,7 +106,8 @@ def test_no_option_with_a_path_is_offered_unguarded():
     """A new option that reads or writes files must be considered in form.py."""
     from inferometer.ui.form import _FILE_FIELDS, _FILE_MARK_FIELDS
 
-    harmless = {"endpoint", "path", "client_resources"}  # paths of addresses, resources of nodes
+    # Paths of addresses, resources of nodes, places in a reply.
+    harmless = {"endpoint", "path", "client_resources", "reply_paths"}
     for startable in COMMANDS.values():
         for _, row in offered(startable):
             if any(word in row.metavar for word in ("FILE", "DIR", "PATH", "SOURCE")):
