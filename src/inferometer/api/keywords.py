@@ -52,6 +52,8 @@ class _NotInTune(TypedDict, total=False):
     proto: str | None
     proto_paths: Sequence[str]
     endpoint: str
+    body_template: str | None
+    reply_paths: Sequence[str]
     output_tokens: int | str | None
     images: tuple[tuple[int, int], ...]
     audio_s: float | None
