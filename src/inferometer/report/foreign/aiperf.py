@@ -10,7 +10,7 @@ from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.report.foreign.figures import Written, in_unit, known, percentiles
 from inferometer.stats.foreign.aiperf import NAMES, PROFILING
-from inferometer.stats.foreign.built import Request
+from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.measurement import Distribution
 from inferometer.stats.series import rank
 
@@ -133,14 +133,14 @@ def _lengths(found: Distribution, total: int) -> dict[str, Any] | None:
     return None if fields is None else fields | {"avg": total / found.count, "sum": float(total)}
 
 
-def _between_ns(row: Request) -> int | None:
+def _between_ns(row: StatedRequest) -> int | None:
     """Return the mean time between tokens of an answer; None if it has no two tokens at different times."""
     if not row.first_ns or row.tokens < 2:
         return None
     return (row.end_ns - row.first_ns) // (row.tokens - 1) or None
 
 
-def _decode_rates(rows: Sequence[Request]) -> dict[str, Any] | None:
+def _decode_rates(rows: Sequence[StatedRequest]) -> dict[str, Any] | None:
     """Return aiperf's figure per user, the inverse of the time between tokens; only requests give it."""
     rates = sorted(NS_PER_S / between for row in rows if (between := _between_ns(row)) is not None)
     if not rates:
@@ -150,7 +150,7 @@ def _decode_rates(rows: Sequence[Request]) -> dict[str, Any] | None:
     return {"unit": "tokens/sec/user", "avg": sum(rates) / len(rates), **known, **ends}
 
 
-def _line(number: int, row: Request) -> dict[str, Any]:
+def _line(number: int, row: StatedRequest) -> dict[str, Any]:
     metadata = {
         "session_num": number,
         "request_start_ns": row.start_ns,
@@ -167,7 +167,7 @@ def _line(number: int, row: Request) -> dict[str, Any]:
     return {"metadata": metadata, "metrics": dict(_metrics(row))}
 
 
-def _metrics(row: Request) -> Iterator[tuple[str, dict[str, Any]]]:
+def _metrics(row: StatedRequest) -> Iterator[tuple[str, dict[str, Any]]]:
     def ms(ns: int) -> dict[str, Any]:
         return {"value": ns / NS_PER_MS, "unit": "ms"}
 

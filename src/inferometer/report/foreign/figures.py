@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inferometer.base.frozen import frozen
-from inferometer.stats.foreign.built import Request
+from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
 
@@ -16,7 +16,7 @@ class Written:
     result: Result
     level: Level
     measurement: Measurement
-    requests: Sequence[Request] = ()
+    requests: Sequence[StatedRequest] = ()
 
 
 def in_unit(ns: int | None, unit: int) -> float | None:

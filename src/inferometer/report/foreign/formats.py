@@ -9,7 +9,7 @@ from inferometer.base.writing import write_file, writing
 from inferometer.report.foreign import aiperf, guidellm, llm_d, mlperf, vllm
 from inferometer.report.foreign.figures import Written
 from inferometer.report.foreign.requests import LevelRequests, read_requests
-from inferometer.stats.foreign.built import Request
+from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
@@ -74,7 +74,7 @@ def _requests(result: Result, export: Path | None) -> tuple[Sequence[LevelReques
     return (), "its requests were not exported: measure with --export"
 
 
-def _of_level(level: Level, known: Sequence[LevelRequests]) -> Sequence[Request]:
+def _of_level(level: Level, known: Sequence[LevelRequests]) -> Sequence[StatedRequest]:
     return next((row.rows for row in known if (row.mode, row.value) == (level.mode, level.value)), ())
 
 

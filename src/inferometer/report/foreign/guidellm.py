@@ -9,7 +9,7 @@ import inferometer
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.report.foreign.figures import Written, in_unit, known, percentiles
-from inferometer.stats.foreign.built import Request
+from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.foreign.guidellm import PERCENTILES
 from inferometer.stats.measurement import Distribution
 
@@ -88,13 +88,13 @@ def _times(name: str, found: Distribution, unit: int, total: int | None = None) 
     yield name, {"successful": known(figures)}
 
 
-def _requests(rows: Sequence[Request]) -> dict[str, list[Any]]:
+def _requests(rows: Sequence[StatedRequest]) -> dict[str, list[Any]]:
     good = [_request(number, row) for number, row in enumerate(rows) if row.status == status.OK]
     bad = [_request(number, row) for number, row in enumerate(rows) if row.status != status.OK]
     return {"successful": good, "errored": bad, "incomplete": []}
 
 
-def _request(number: int, row: Request) -> dict[str, Any]:
+def _request(number: int, row: StatedRequest) -> dict[str, Any]:
     timings = {
         "request_start": row.start_ns / NS_PER_S,
         "first_token_iteration": row.first_ns / NS_PER_S if row.first_ns else None,

@@ -10,7 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, check_file, read_text
 from inferometer.base.text import decode_json
-from inferometer.stats.foreign.built import Request
+from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.foreign.failures import status_of
 
 _DATA = "data:"
@@ -22,7 +22,7 @@ class LevelRequests:
 
     mode: str
     value: float
-    rows: tuple[Request, ...]
+    rows: tuple[StatedRequest, ...]
 
 
 def read_requests(path: Path) -> tuple[LevelRequests, ...]:
@@ -45,13 +45,13 @@ def _of_json(path: Path) -> Iterator[LevelRequests]:
         yield LevelRequests(str(load["mode"]), float(load["value"]), tuple(rows))
 
 
-def _request(row: Mapping[str, Any], times: Sequence[int], outputs: Sequence[Any]) -> Request:
+def _request(row: Mapping[str, Any], times: Sequence[int], outputs: Sequence[Any]) -> StatedRequest:
     start = int(row["timestamp"])
     answer = _Answer()
     for time, output in zip(times, outputs, strict=True):
         answer.add(int(time), output)
     end = max((*answer.times, *map(int, times[-1:])), default=start) if not answer.times else answer.times[-1]
-    return Request(
+    return StatedRequest(
         start_ns=start,
         end_ns=end,
         first_ns=answer.times[0] if answer.is_stream and answer.times else 0,
@@ -127,7 +127,7 @@ def _of_parquet(path: Path) -> Iterator[LevelRequests]:
         raise UsageError(
             f"'{path}' cannot be read without pyarrow: {error}", remedy="pip install 'inferometer[parquet]'"
         ) from error
-    levels: dict[tuple[int, str, float], list[Request]] = {}
+    levels: dict[tuple[int, str, float], list[StatedRequest]] = {}
     for row in parquet.read_table(path).to_pylist():
         key = (int(row["level"]), str(row["mode"]), float(row["value"]))
         levels.setdefault(key, []).append(_parquet_request(row))
@@ -135,15 +135,15 @@ def _of_parquet(path: Path) -> Iterator[LevelRequests]:
         yield LevelRequests(mode, value, tuple(rows))
 
 
-def _parquet_request(row: Mapping[str, Any]) -> Request:
+def _parquet_request(row: Mapping[str, Any]) -> StatedRequest:
     start = int(row["sent_ns"] or row["due_ns"])
     if row["status"] != "ok":
         words = str(row["status"])
         code = int(words.removeprefix("http ")) if words.startswith("http ") else None
-        return Request(start, int(row["end_ns"]), status=status_of(code, words), message=words)
+        return StatedRequest(start, int(row["end_ns"]), status=status_of(code, words), message=words)
     times = list(row["response_timestamps"] or ())
     outputs = json.loads(row["response_outputs"] or "[]")
     found = _request(
         {"timestamp": start}, times, outputs if len(outputs) == len(times) else [{}] * len(times)
     )
-    return found if times else Request(start, int(row["end_ns"]), status=status.OK)
+    return found if times else StatedRequest(start, int(row["end_ns"]), status=status.OK)

@@ -9,7 +9,7 @@ from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
     Origin,
-    Request,
+    StatedRequest,
     Summary,
     level_of,
     measured,
@@ -157,7 +157,7 @@ def _status(details: Part) -> int:
 
 
 def read_lines(lines: Iterable[Part]) -> Result:
-    rows: list[Request] = []
+    rows: list[StatedRequest] = []
     origin = ""
     for line in lines:
         origin = line.origin
@@ -170,7 +170,7 @@ def read_lines(lines: Iterable[Part]) -> Result:
     return result_of(Origin(tool=TOOL), [level_of(UNSTATED, 0.0, found, has_requests=True)])
 
 
-def _request(line: Part, metadata: Part) -> Request:
+def _request(line: Part, metadata: Part) -> StatedRequest:
     start = metadata.moment_ns("request_start_ns", 1)
     if start is None:
         raise metadata.error("request_start_ns", "is missing")
@@ -179,12 +179,12 @@ def _request(line: Part, metadata: Part) -> Request:
     if error is not None or metadata.get("was_cancelled") is True:
         code = status.CANCELLED if error is None else _status(error)
         message = "" if error is None else error.text("message")
-        return Request(start, max(end, start), status=code, message=message)
+        return StatedRequest(start, max(end, start), status=code, message=message)
     metrics = line.part("metrics")
     latency = _metric_ns(metrics, "request_latency")
     end = max(end, start) if latency is None else start + latency
     first = _metric_ns(metrics, "time_to_first_token")
-    return Request(
+    return StatedRequest(
         start_ns=start,
         end_ns=end,
         first_ns=0 if first is None else start + first,

@@ -39,7 +39,7 @@ _INTERVALS = (("mean", None), ("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99
 
 
 @frozen
-class Request:
+class StatedRequest:
     """One request of a foreign file; times are in nanoseconds, and 0 if unknown."""
 
     start_ns: int
@@ -114,7 +114,7 @@ def result_of(origin: Origin, levels: Sequence[Level]) -> Result:
 # --- from requests
 
 
-def measured(rows: Sequence[Request], *, span: tuple[int, int] | None = None) -> Measurement | None:
+def measured(rows: Sequence[StatedRequest], *, span: tuple[int, int] | None = None) -> Measurement | None:
     """Compute all figures of requests; None without any. `span` is the measured time if the file states it."""
     if not rows:
         return None
@@ -135,7 +135,7 @@ def measured(rows: Sequence[Request], *, span: tuple[int, int] | None = None) ->
     return replace(found, streaming=streaming, lanes=())
 
 
-def _records(rows: Sequence[Request]) -> tuple[Records, bool]:
+def _records(rows: Sequence[StatedRequest]) -> tuple[Records, bool]:
     """Return the records, and whether the time of every response is known."""
     has_times = all(row.times_ns for row in rows if row.first_ns)
     block = np.zeros((len(rows), len(COLUMNS)), dtype=np.int64)
@@ -158,7 +158,7 @@ def _records(rows: Sequence[Request]) -> tuple[Records, bool]:
     return from_rows(block, np.array(times, dtype=np.int64)), has_times
 
 
-def _times(row: Request, *, has_times: bool) -> tuple[int, ...]:
+def _times(row: StatedRequest, *, has_times: bool) -> tuple[int, ...]:
     if has_times or not row.first_ns:
         return row.times_ns
     return (row.first_ns, row.last_ns or row.end_ns) if row.tokens > 1 else (row.first_ns,)

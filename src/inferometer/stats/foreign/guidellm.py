@@ -7,7 +7,7 @@ from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
     Origin,
-    Request,
+    StatedRequest,
     Summary,
     as_stated,
     level_of,
@@ -154,7 +154,7 @@ def _distribution(part: Part, unit: int) -> Distribution | None:
 # --- requests
 
 
-def _requests(benchmark: Part) -> Iterator[Request]:
+def _requests(benchmark: Part) -> Iterator[StatedRequest]:
     requests = benchmark.maybe_part("requests")
     if requests is None:
         return
@@ -166,13 +166,13 @@ def _requests(benchmark: Part) -> Iterator[Request]:
             yield found
 
 
-def _request(row: Part) -> Request | None:
+def _request(row: Part) -> StatedRequest | None:
     timings = _timings(row)
     start, end = (timings.moment_ns(name, NS_PER_S) for name in ("request_start", "request_end"))
     if start is None or end is None:
         return None
     first, last = (timings.moment_ns(f"{name}_token_iteration", NS_PER_S) for name in ("first", "last"))
-    return Request(
+    return StatedRequest(
         start_ns=start,
         end_ns=max(end, start),
         first_ns=0 if first is None else min(max(first, start), end),
@@ -182,7 +182,7 @@ def _request(row: Part) -> Request | None:
     )
 
 
-def _failed(row: Part) -> Request | None:
+def _failed(row: Part) -> StatedRequest | None:
     timings, info = _timings(row), row.maybe_part("info") or row
     start = timings.moment_ns("request_start", NS_PER_S) or timings.moment_ns("resolve_start", NS_PER_S)
     end = timings.moment_ns("request_end", NS_PER_S) or timings.moment_ns("resolve_end", NS_PER_S)
@@ -190,7 +190,7 @@ def _failed(row: Part) -> Request | None:
         return None
     message = info.text("error")
     code = _HTTP.search(message)
-    return Request(
+    return StatedRequest(
         start,
         max(end, start),
         status=status_of(None if code is None else int(code[1]), message),

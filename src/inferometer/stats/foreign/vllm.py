@@ -14,7 +14,7 @@ from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
     Origin,
-    Request,
+    StatedRequest,
     Summary,
     as_stated,
     level_of,
@@ -120,7 +120,7 @@ def _latencies(document: Part, completed: int) -> Distribution | None:
     return Series(np.array(found, dtype=np.int64)).distribution()
 
 
-def _requests(document: Part) -> Iterator[Request]:
+def _requests(document: Part) -> Iterator[StatedRequest]:
     """Yield the requests; none without all the lists that describe them."""
     lists = [document.rows(name) for name in _LISTS]
     errors = document.rows("errors")
@@ -135,7 +135,7 @@ def _requests(document: Part) -> Iterator[Request]:
         yield _request(line, error if isinstance(error, str) else "")
 
 
-def _request(line: Part, error: str) -> Request:
+def _request(line: Part, error: str) -> StatedRequest:
     start = line.moment_ns("start_times", NS_PER_S)
     if start is None:
         raise line.error("start_times", "is missing")
@@ -145,12 +145,12 @@ def _request(line: Part, error: str) -> Request:
     if error or (not tokens and not first):
         code = _HTTP.search(error)
         known = status_of(None if code is None else int(code[1]), error)
-        return Request(start, start + first, status=known, prompt_tokens=prompt, message=error)
+        return StatedRequest(start, start + first, status=known, prompt_tokens=prompt, message=error)
     times = [start + first]
     for gap in line.rows("itls"):
         times.append(times[-1] + line.duration(gap, "itls", NS_PER_S))
     # The file has no end times: vLLM's own latency ends with the last response.
-    return Request(
+    return StatedRequest(
         start_ns=start,
         end_ns=times[-1],
         first_ns=times[0],
