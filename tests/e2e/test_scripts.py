@@ -9,6 +9,8 @@ import pytest
 INTERRUPTED_IMPORT = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have ignored in the background
+
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name.endswith(".main"):

@@ -102,6 +102,7 @@ EXCEPT = {
     "report/page.py": "rounds a tick",
     "measure/preview.py": "elements of tensors",
     "model/numbers.py": "the limits of datatypes",
+    "report/foreign/mlperf.py": "a rate as loadgen writes it",
     "tune/trial.py": "the classic word for a load",
 }
 

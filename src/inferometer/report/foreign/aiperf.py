@@ -7,7 +7,7 @@ from typing import Any
 
 import inferometer
 from inferometer.base import status
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.report.foreign.figures import Written, in_unit, known, percentiles
 from inferometer.stats.foreign.aiperf import NAMES, PROFILING
 from inferometer.stats.foreign.built import StatedRequest
@@ -61,7 +61,7 @@ def _summary(written: Written) -> dict[str, Any]:
             else {
                 "unit": "tokens/sec/user",
                 "avg": tokens.per_user.mean.value,
-                **{f"p{p:g}": rate for p, rate in tokens.per_user.percentiles if p == int(p)},
+                **{f"p{plain_number(p)}": rate for p, rate in tokens.per_user.percentiles if p == int(p)},
             },
         }
     fields |= {

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.units import plain_number
 from inferometer.base.writing import write_file, writing
 from inferometer.report.foreign import aiperf, guidellm, llm_d, mlperf, vllm
 from inferometer.report.foreign.figures import Written
@@ -81,5 +82,6 @@ def _of_level(level: Level, known: Sequence[LevelRequests]) -> Sequence[StatedRe
 def _name(level: Level) -> str:
     """Return a folder name such as concurrency4 or request_rate12.5."""
     return "".join(
-        char if char.isalnum() or char in "._-" else "_" for char in f"{level.mode}{level.value:g}"
+        char if char.isalnum() or char in "._-" else "_"
+        for char in f"{level.mode}{plain_number(level.value)}"
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.units import plain_number
 from inferometer.report.foreign.figures import Written
 from inferometer.stats.foreign.mlperf import HEADING
 
@@ -39,7 +40,7 @@ def _lines(written: Written) -> Iterator[str]:
     yield from ("", _RULE, "Test Parameters Used", _RULE)
     samples = found.request_count * found.batch if scenario == "Offline" else found.batch
     yield f"samples_per_query : {samples}"
-    yield f"target_qps : {level.value:g}" if scenario == "Server" else "target_qps : 0"
+    yield f"target_qps : {plain_number(level.value)}" if scenario == "Server" else "target_qps : 0"
     yield f"min_query_count : {found.request_count}"
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from inferometer.base import status
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.report.foreign.figures import Written, in_unit, known
 from inferometer.stats.measurement import Distribution
 
@@ -60,7 +60,10 @@ def _date(started_at: str) -> str | None:
 
 
 def _times(name: str, found: Distribution) -> dict[str, float | None]:
-    ends = {f"p{p:g}_{name}_ms": in_unit(found.maybe_percentile_ns(p), NS_PER_MS) for p in _PERCENTILES}
+    ends = {
+        f"p{plain_number(p)}_{name}_ms": in_unit(found.maybe_percentile_ns(p), NS_PER_MS)
+        for p in _PERCENTILES
+    }
     return {
         f"mean_{name}_ms": found.mean_ns / NS_PER_MS,
         f"median_{name}_ms": in_unit(found.maybe_percentile_ns(50.0), NS_PER_MS),

@@ -6,7 +6,7 @@ The lines do not state the load that was applied, and the summary does not have 
 from collections.abc import Iterable
 
 from inferometer.base import status
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.stats.foreign.built import (
     Origin,
     StatedRequest,
@@ -23,7 +23,7 @@ from inferometer.stats.result import Result
 
 TOOL = "aiperf"
 PERCENTILES = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
-NAMES = Names("avg", "std", "min", "max", "count", tuple((p, f"p{p:g}") for p in PERCENTILES))
+NAMES = Names("avg", "std", "min", "max", "count", tuple((p, f"p{plain_number(p)}") for p in PERCENTILES))
 PROFILING = "profiling"  # the phase that is measured
 _RATED = ("rate", "request_rate")
 
@@ -138,7 +138,7 @@ def _user_rates(document: Part) -> UserRates | None:
     mean = None if part is None else part.maybe_number("avg")
     if part is None or mean is None:
         return None
-    known = ((p, part.maybe_number(f"p{p:g}")) for p in PERCENTILES)
+    known = ((p, part.maybe_number(f"p{plain_number(p)}")) for p in PERCENTILES)
     return UserRates(Estimate(mean), tuple((p, rate) for p, rate in known if rate is not None))
 
 
