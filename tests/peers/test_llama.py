@@ -1,10 +1,14 @@
 """llama.cpp's server on a small random model: a real OpenAI-style server, with its habits."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from inferometer.server.presets import PRESETS
+from tests.peers.conftest import HERE, environment
 
 SHORT = ("--prompt-tokens", "5", "--output-tokens", "4")
 
@@ -169,3 +173,32 @@ def test_it_is_diagnosed(llama: str, run: Callable) -> None:
     assert checks["kv cache"] == "not known"
     # On a small CPU either its slots or its tokens are what limits; never prompts of 20 tokens.
     assert ended.result["verdict"]["kind"] in ("queue", "decode", "client")
+
+
+def test_the_options_of_the_preset_exist() -> None:
+    """The library has the table of options of `llama-server`."""
+    code = "import xllamacpp.xllamacpp as x; print(x.__file__)"
+    found = subprocess.run([environment("llama"), "-c", code], capture_output=True, text=True, check=True)
+    library = Path(found.stdout.strip()).read_bytes()
+    for knob in PRESETS["llamacpp"].knobs.values():
+        for option in (knob.option,) if knob.option else knob.values:
+            assert f"{option}\0".encode() in library
+
+
+def test_its_command_line_is_tuned(run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = f"{environment('llama')} {HERE / 'llama_command.py'} -m tiny.gguf --port {{port}}"
+    options = "--parallel {parallel} --batch-size {batch_size} --ubatch-size {ubatch_size}"
+    ended = run(
+        *("inferometer", "tune", "-m", "tiny", "--preset", "llamacpp", "--serve", f"{command} {options}"),
+        *("--vary", "parallel=1:8:x2", *SHORT, "--slo", "ttft p99<5s", "--load", "1:16", "--budget", "30s"),
+        *("--no-store", "--allow-inconclusive"),
+    )
+    assert ended.code == 0, ended.stderr + ended.stdout
+    measured = [trial for trial in ended.result["trials"] if trial["status"] == "measured"]
+    assert measured
+    assert all(
+        "output_token_throughput" in dict(trial["parts"][0]["figures"]["values"]) for trial in measured
+    )
+    assert "tokens/s" in ended.stdout
+    assert ended.result["account"]["loading_s"] > 0

@@ -1,10 +1,14 @@
 """MLServer: KServe v2 without configurations, statistics and binary tensors."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from inferometer.server.presets import PRESETS
+from tests.peers.conftest import environment
 
 SHORT = ("--duration", "500ms")
 PROTOCOLS = ["http", "grpc"]
@@ -69,3 +73,16 @@ def test_another_kind_is_named(mlserver, run: Callable) -> None:
     ended = run("inferometer", "measure", "--service-kind", "openai", "-m", "m", "-u", mlserver.http, *SHORT)
     assert ended.code == 2
     assert "looks like a plain KServe v2 server over HTTP" in ended.stderr
+
+
+def test_the_settings_of_the_preset_exist() -> None:
+    code = (
+        "import json; from mlserver.settings import ModelSettings, Settings; "
+        "print(json.dumps([list(Settings.model_fields), list(ModelSettings.model_fields)]))"
+    )
+    found = subprocess.run([environment("mlserver"), "-c", code], capture_output=True, text=True, check=True)
+    server, model = json.loads(found.stdout.splitlines()[-1])
+    preset = PRESETS["mlserver"]
+    for name in (*preset.environment, *(knob.option.rstrip("=") for knob in preset.knobs.values())):
+        short = name.removeprefix("MLSERVER_").lower()
+        assert short in server or short.removeprefix("model_") in model, name

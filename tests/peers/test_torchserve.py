@@ -2,10 +2,15 @@
 
 import hashlib
 import json
+import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from inferometer.server.presets import PRESETS
+from tests.peers.conftest import environment
 
 KIND = ("--service-kind", "torchserve")
 
@@ -105,3 +110,20 @@ def test_another_kind_is_named(torchserve, run: Callable) -> None:
     ended = run("perf_analyzer", "-m", "echo", "-u", torchserve.inference)
     assert ended.code == 99
     assert "looks like TorchServe: measure it with --service-kind torchserve -i http" in ended.stderr
+
+
+def test_the_settings_of_the_preset_exist() -> None:
+    code = "import ts; print(ts.__file__)"
+    stub = str(Path(__file__).parent / "torchserve")  # has the name `torch`
+    found = subprocess.run(
+        [environment("torchserve"), "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": stub},
+    )
+    (archive,) = (Path(found.stdout.strip()).parent / "frontend").glob("*.jar")
+    with zipfile.ZipFile(archive) as jar:
+        manager = jar.read("org/pytorch/serve/util/ConfigManager.class")
+    for knob in PRESETS["torchserve"].knobs.values():
+        assert knob.option.rstrip("=").encode() in manager, knob.option

@@ -1,8 +1,11 @@
 """vLLM on CPUs: a real engine with continuous batching, its own metrics, and four slots as the planted limit."""
 
+import re
+import subprocess
 from collections.abc import Callable
 
-from tests.peers.conftest import Vllm
+from inferometer.server.presets import PRESETS
+from tests.peers.conftest import Vllm, environment
 
 ASKED = ("--prompt-tokens", "32", "--output-tokens", "16", "--streaming", "--body", "ignore_eos=true")
 METRICS = ("--collect-metrics", "--metrics-interval", "200")
@@ -85,3 +88,13 @@ def test_its_slots_are_named_as_the_limit(vllm: Vllm, run: Callable) -> None:
         "queue",
         "decode",
     )  # two cores may make no more of more at once
+
+
+def test_the_options_of_the_preset_exist() -> None:
+    program = environment("vllm").parent / "vllm"
+    found = subprocess.run(
+        [program, "serve", "--help=all"], capture_output=True, text=True, check=True, timeout=300
+    )
+    for knob in PRESETS["vllm"].knobs.values():
+        for option in (knob.option,) if knob.option else filter(None, knob.values):
+            assert re.search(rf"{option}\b", found.stdout), option

@@ -9,9 +9,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from inferometer.load.plan import Plan
 from inferometer.load.sequences import Sequences
 from inferometer.load.workers import Workers
 from inferometer.observe.poller import Poller
+from inferometer.server.launcher import ServerCommand
+from inferometer.tune.launched import LaunchedDeployment
+from inferometer.tune.settings import Addresses
+from inferometer.tune.variant import ModelVariant
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -187,6 +192,28 @@ class _Workers(SimulatedLoad):
         self.count = count
 
 
+class _Launched(LaunchedDeployment):
+    """Shows the command instead of running it; requests reach the server at its address, if that is fixed."""
+
+    def __init__(self, observer: Observer, command: ServerCommand, read_gpus: Any = None) -> None:
+        super().__init__(command)
+        self._observer, self._command = observer, command
+        observer.hand(command)
+
+    @property
+    def addresses(self) -> Addresses:
+        return Addresses(self._command.address, self._command.address, "")
+
+    def is_running(self) -> bool:
+        return True
+
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
+        self._observer.hand([variant.config for variant in variants])
+        if self._command.port is None:
+            raise LoadReached
+        return True
+
+
 def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *servers: Any) -> Observer:
     """An observer that simulates everything that takes time, needs another process, or is random."""
     from inferometer.diagnose import run as _diagnose  # noqa: F401 - those whose clock is replaced
@@ -230,6 +257,8 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr("inferometer.measure.groups.HostWatch", lambda *_: None)
     monkeypatch.setattr(opening, "Poller", poller)
     monkeypatch.setattr(session, "open_deployment", deployment)
+    monkeypatch.setattr("inferometer.cli.tune._age_s", lambda: 0.0)
+    monkeypatch.setattr(session, "LaunchedDeployment", partial(_Launched, found))
     monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)
     monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_, **__: None)
     monkeypatch.setattr(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.api.arguments import asked, checked, expect, items, named, read, worded
 from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.options.amounts import read_price
 from inferometer.options.commands import (
     DIAGNOSED_S,
@@ -186,6 +187,15 @@ def tune(
     batches: tuple[int, int] = _TUNE.batch,
     loads: tuple[int, int] = _TUNE.load,
     delays: Sequence[int] = (),
+    serve: str | None = None,
+    vary: str | Sequence[str] = (),
+    where: str | Sequence[str] = (),
+    preset: str | None = None,
+    serve_env: str | Sequence[str] = (),
+    serve_file: str | Sequence[str] = (),
+    ready: str | None = None,
+    start_timeout_s: float | str = _TUNE.start_timeout_s,
+    serve_logs: str | Path | None = None,
     seed: int | None = None,
     fresh: bool = False,
     journal: str | Path = _TUNE.journal,
@@ -199,11 +209,17 @@ def tune(
     Every trial is recorded in the journal; repeating the call continues from it, unless `fresh`.
     `objective` may be another one than throughput, such as 'p99' or 'throughput:2, gpu power:1'.
     `instances`, `batches` and `loads` are (lowest, highest); `delays` are dynamic batcher delays to try, in
-    microseconds. `inferometer.tune.study.recommend` returns the best trial and the reason.
+    microseconds.
+    `serve` is a command that starts any server, with a placeholder such as {slots} for each value to `vary`
+    ('slots=1:16:x2') and {port} for its port; `where` has conditions between them. docs/tune-any-server.md describes
+    these and the other arguments about such servers.
+    `inferometer.tune.study.recommend` returns the best trial and the reason.
     """
+    from inferometer.options.options import AUTO
     from inferometer.stats.watcher import completed
     from inferometer.tune.parallel_session import studies
-    from inferometer.tune.settings import settings_of
+    from inferometer.tune.request import settings_of
+    from inferometer.tune.study import accounted
 
     request = checked(
         TuneOptions,
@@ -220,12 +236,24 @@ def tune(
         batch=batches,
         load=loads,
         delays=delays,
+        serve=serve,
+        vary=items("vary", vary),
+        where=items("where", where),
+        preset=preset,
+        serve_env=items("serve_env", serve_env),
+        serve_file=items("serve_file", serve_file),
+        ready=ready,
+        start_timeout_s=start_timeout_s,
+        serve_logs=None if serve_logs is None else Path(*items("serve_logs", serve_logs)),
         seed=seed,
         fresh=fresh,
         journal=Path(*items("journal", journal)),
     )
+    begun_ns = monotonic_ns()
+    if request.is_launched:
+        given.setdefault("service_kind", AUTO)
     (study,) = studies(settings_of(request, asked("tune", given | {"model": model})), completed(watcher))
-    return study
+    return accounted(study, (monotonic_ns() - begun_ns) / NS_PER_S)
 
 
 @named("compare", "model")

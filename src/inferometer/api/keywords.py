@@ -11,6 +11,7 @@ from inferometer.options.values import Range
 class _InAll(TypedDict, total=False):
     version: str
     protocol: str
+    service_kind: str
     bls_composing_models: tuple[tuple[str, str], ...]
     headers: Mapping[str, str] | Sequence[tuple[str, str]]
     api_key_env: str | None
@@ -29,6 +30,13 @@ class _InAll(TypedDict, total=False):
     validate_tolerance: tuple[float, float]
     validate_sample: float
     connections: int | None
+    endpoint: str
+    body_template: str | None
+    reply_paths: Sequence[str]
+    output_tokens: int | str | None
+    method: str | None
+    path: str
+    bodies: Sequence[str]
     request_timeout_s: float
     streaming: bool
     sequence_length: int | None
@@ -40,34 +48,6 @@ class _InAll(TypedDict, total=False):
     shape: Mapping[str, Sequence[int]]
     string_length: int
     string_data: str | None
-    output_shared_memory_size: int
-    input_format: str
-    output_format: str
-
-
-class _NotInTune(TypedDict, total=False):
-    url: str | None
-    service_kind: str
-    grpc_method: str
-    proto: str | None
-    proto_paths: Sequence[str]
-    endpoint: str
-    body_template: str | None
-    reply_paths: Sequence[str]
-    output_tokens: int | str | None
-    images: tuple[tuple[int, int], ...]
-    audio_s: float | None
-    method: str | None
-    path: str
-    bodies: Sequence[str]
-    signature: str
-    management_url: str | None
-    triton_directory: str | None
-    model_repository: str | None
-    asynchronous: bool
-    sequences: int
-    serial_sequences: bool
-    seed: int
     prompts: str | None
     prompt_column: str | None
     prompt_tokens: int | str | None
@@ -77,9 +57,29 @@ class _NotInTune(TypedDict, total=False):
     prefix_zipf: float | None
     unique_prompts: bool
     repeat_prompts: bool
+    output_shared_memory_size: int
+    input_format: str
+    output_format: str
 
 
-class _NotInFindTune(TypedDict, total=False):
+class _NotInTune(TypedDict, total=False):
+    url: str | None
+    grpc_method: str
+    proto: str | None
+    proto_paths: Sequence[str]
+    images: tuple[tuple[int, int], ...]
+    audio_s: float | None
+    signature: str
+    management_url: str | None
+    triton_directory: str | None
+    model_repository: str | None
+    asynchronous: bool
+    sequences: int
+    serial_sequences: bool
+    seed: int
+
+
+class _NotInFind(TypedDict, total=False):
     concurrency: int | Sequence[int] | str | Range | None
 
 
@@ -99,10 +99,8 @@ class _InMeasure(TypedDict, total=False):
     binary_search: bool
 
 
-class _NotInFindTuneDiagnose(TypedDict, total=False):
+class _NotInFindDiagnose(TypedDict, total=False):
     rate: float | Sequence[float] | str | Range | None
-    max_outstanding: int | None
-    percentile: int | None
 
 
 class _NotInScenarioTune(TypedDict, total=False):
@@ -124,6 +122,11 @@ class _InMeasureScenario(TypedDict, total=False):
 class _NotInTuneDiagnose(TypedDict, total=False):
     cancel_after_s: float | None
     cancel_share: float | None
+
+
+class _NotInFindTuneDiagnose(TypedDict, total=False):
+    max_outstanding: int | None
+    percentile: int | None
 
 
 class _NotInInterfereDiagnose(TypedDict, total=False):
@@ -168,13 +171,14 @@ class _NotInScenarioInterfere(TypedDict, total=False):
 class MeasureKeywords(
     _InAll,
     _NotInTune,
-    _NotInFindTune,
+    _NotInFind,
     _InMeasure,
-    _NotInFindTuneDiagnose,
+    _NotInFindDiagnose,
     _NotInScenarioTune,
     _InMeasureCompare,
     _InMeasureScenario,
     _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
     _InMeasureTune,
@@ -190,10 +194,11 @@ class MeasureKeywords(
 class ScenarioKeywords(
     _InAll,
     _NotInTune,
-    _NotInFindTune,
-    _NotInFindTuneDiagnose,
+    _NotInFind,
+    _NotInFindDiagnose,
     _InMeasureScenario,
     _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
     _NotInInterfereFindTune,
@@ -205,10 +210,11 @@ class ScenarioKeywords(
 class InterfereKeywords(
     _InAll,
     _NotInTune,
-    _NotInFindTune,
-    _NotInFindTuneDiagnose,
+    _NotInFind,
+    _NotInFindDiagnose,
     _NotInScenarioTune,
     _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
     _NotInScenario,
     total=False,
 ):
@@ -231,7 +237,14 @@ class FindKeywords(
 
 
 class TuneKeywords(
-    _InAll, _NotInInterfereDiagnose, _InMeasureTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInInterfereDiagnose,
+    _InMeasureTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `tune`."""
 
@@ -239,11 +252,12 @@ class TuneKeywords(
 class CompareKeywords(
     _InAll,
     _NotInTune,
-    _NotInFindTune,
-    _NotInFindTuneDiagnose,
+    _NotInFind,
+    _NotInFindDiagnose,
     _NotInScenarioTune,
     _InMeasureCompare,
     _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
     _NotInInterfereFindTune,
@@ -257,7 +271,7 @@ class CompareKeywords(
 class DiagnoseKeywords(
     _InAll,
     _NotInTune,
-    _NotInFindTune,
+    _NotInFind,
     _NotInScenarioTune,
     _NotInInterfereFindTune,
     _NotInScenario,

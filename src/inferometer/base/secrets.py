@@ -22,7 +22,7 @@ _HEADERS = (
 )
 """Headers whose values are secrets."""
 
-_HINT = r"(?i)@|[?&;=:]|bearer|basic"
+_HINT = r"(?i)@|[?&;=:]|bearer|basic|--"
 _FIELD = r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)"
 _NO_PORT = r"(?![0-9]*(?:[/?#,\s'\"]|$))"  # otherwise the text after the colon is part of a password
 _VALUE = r"(?:[^&;#\s'\"]|['\"](?=[\w%]))"  # a quote before a letter does not end the value
@@ -54,6 +54,7 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"(?i)(([\"'])(?:{_NAMES})\2\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,}}\]]+)", rf'\1"{MASK}"'),
     (rf"(?i)(?<![\w-])((?:{_HEADERS})\s*:\s*)(?!(?:Bearer|Basic)\b|\*\*\*)[^\s'\"][^'\"\n]*", rf"\1{MASK}"),
     (rf"(?i)(?<![\w.-])((?:{_NAMES}):)(?!\s|//|\*\*\*)[^\s'\",]+", rf"\1{MASK}"),
+    (rf"(?i)(?<![\w-])(--(?:{_NAMES})\s+)(?!-|\*\*\*|\d+\b)[^\s'\"]+", rf"\1{MASK}"),
     (r"(?i)\b(Bearer|Basic)\s+[\w.~+/-]{6,}=*", rf"\1 {MASK}"),
 )
 """Patterns and their replacements, compiled on first use: most programs never need them."""

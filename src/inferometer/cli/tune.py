@@ -27,9 +27,9 @@ NOT_FOUND = 1
 
 COMMAND = Command(
     "inferometer tune",
-    "[URL] MODEL [--slo SLO] [--budget TIME] [options]",
-    "Find the configuration of a model (instances, batch size, batching) and the load with the highest throughput that "
-    "meets an SLO, with few measurements.",
+    "[URL] MODEL [--slo SLO] [--budget TIME] [options]\n--serve COMMAND --vary NAME=VALUES [options]",
+    "Find the configuration of a model (instances, batch size, batching), or the options of any server that it starts, "
+    "and the load with the highest throughput that meets an SLO, with few measurements.",
     TuneOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=TUNE_REFUSED,
@@ -37,7 +37,7 @@ COMMAND = Command(
         ("simple --budget 3m", "an example model, on a server that `tune` starts"),
         ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "your model, with an SLO"),
         ("localhost:8000 simple --budget 3m", "on a running server, whose configuration is restored"),
-        ("simple --budget 3m --output config.pbtxt --html tune.html", "write the configuration and a report"),
+        ("--serve './app --port {port} {slots}' --vary slots=1:16:x2", "any server, by its command line"),
     ),
     takes_words=True,
     needs_address=False,
@@ -46,17 +46,21 @@ COMMAND = Command(
 
 def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     from inferometer.measure.checks import load_options
+    from inferometer.tune.goals import maybe_slo
     from inferometer.tune.journal import remove
     from inferometer.tune.parallel_session import studies
-    from inferometer.tune.settings import maybe_slo, settings_of
-    from inferometer.tune.study import recommend
+    from inferometer.tune.request import settings_of
+    from inferometer.tune.study import accounted, recommend
 
     own = _with_target(request)
+    is_launched = own.is_launched
     if "journal" not in request.given:
         refuse_link(own.journal, "--journal")
-    options = load_options(request.load, Target(models=(own.model,)))
+    models = (own.model,) if own.model else ()
+    given = {"service_kind": AUTO, **request.load} if is_launched else request.load
+    options = load_options(given, Target(models=models))
     check_outputs(options)
-    if own.url is not None:
+    if own.url is not None and not is_launched:
         options = _on_triton(options, own.url)
     settings = settings_of(own, options, started_s=_age_s())
     _check_output(own.output, settings)
@@ -65,11 +69,14 @@ def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     keeper.about(url=own.url or "", model=own.model, slo=None if own.slo is None else maybe_slo(own.slo))
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         (study,) = studies(settings, keeper.watching(progress))
+    study = accounted(study, _age_s())
     keeper.save(study)
     outputs = Outputs()
     deliver(study, options, outputs)
     found = recommend(study)
-    if found is not None:
+    if found is not None and is_launched:
+        outputs.file(own.output, partial(_write_command, study.command_line(found.best.name)))
+    elif found is not None:
         outputs.file(own.output, partial(_write_configs, study.loaded(found.best.name)))
     outputs.settle()
     if progress.is_interrupted():
@@ -105,11 +112,16 @@ def _with_target(request: Request[TuneOptions]) -> TuneOptions:
     """Return the options with the address and the model, which positional words and the address may contain."""
     from inferometer.services.address import model_in
 
-    target = request.target()
+    target, own = request.target(), request.own
+    if own.is_launched:  # its address is not known yet, and it may have no models
+        return replace(own, url=target.url, model=target.model)
     model = target.model or model_in(target.url, "triton")
     if not model:
-        raise UsageError("No model is given", remedy="write its name: inferometer tune NAME")
-    return replace(request.own, url=target.url, model=model)
+        raise UsageError(
+            "No model is given",
+            remedy="write its name: inferometer tune NAME; or start any server with --serve",
+        )
+    return replace(own, url=target.url, model=model)
 
 
 def _check_output(path: Path | None, settings: "TuneSettings") -> None:
@@ -117,6 +129,9 @@ def _check_output(path: Path | None, settings: "TuneSettings") -> None:
     from inferometer.tune import model_config
 
     if path is None or path.is_dir():
+        return
+    if settings.launch.command is not None:
+        writable(path)
         return
     own = model_config.read_model(settings.launch.repositories, settings.models[0].name)
     members = () if own is None else model_config.members(own)
@@ -134,6 +149,11 @@ def _unfit(path: Path, models: tuple[str, ...]) -> tuple[str, str] | None:
         return None
     several = f"--output {path} is a file, but there are {len(models)} configurations: {', '.join(models)}"
     return several, "give a folder; each is written there as MODEL/config.pbtxt"
+
+
+def _write_command(line: str, path: Path) -> None:
+    write_file(path, f"{line}\n")
+    print(printable(f"written: {path}"))
 
 
 def _write_configs(parts: "tuple[ModelVariant, ...]", path: Path) -> None:

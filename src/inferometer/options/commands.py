@@ -46,8 +46,25 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     ),
     "ramp_s": "leave it out: if answers are long, users start one after the other anyway",
 }
+TUNE_LAUNCHED_ONLY = (
+    *("concurrency", "request_rate", "service_kind", "endpoint", "output_tokens", "method", "path", "bodies"),
+    *("body_template", "reply_paths", "data.prompts", "data.prompt_column", *PROMPTS),
+)
+"""Options of a measurement that `tune` supports only with --serve."""
+TUNE_MODEL_ONLY: Mapping[str, str] = {
+    "model_repository": "--model-repository",
+    "launch_mode": "--triton-launch-mode",
+    "install_path": "--triton-install-path",
+    "instances": "--instances",
+    "batch": "--max-batch",
+    "delays": "--delays",
+}
+"""Options of `tune` alone that --serve does not support."""
 TUNE_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: --load limits the range"),
+    **dict.fromkeys(
+        (name for name in OTHER_LOADS if name not in TUNE_LAUNCHED_ONLY),
+        f"{OWN_LOADS}: --load limits the range",
+    ),
     **dict.fromkeys(
         (
             "warmup_s",
@@ -72,24 +89,8 @@ TUNE_REFUSED: Mapping[str, str] = {
         ("percentile", "max_error_rate"), "make it part of the SLO, such as --slo 'p99<50ms, errors<1%'"
     ),
     **dict.fromkeys(
-        (
-            *(
-                "service_kind",
-                "endpoint",
-                "body_template",
-                "reply_paths",
-                "output_tokens",
-                "images",
-                "audio_s",
-                "data.prompts",
-                "data.prompt_column",
-                *PROMPTS,
-                "method",
-                "path",
-            ),
-            *("bodies", "grpc_method", "proto", "proto_paths", "signature", "management_url"),
-        ),
-        "it loads model configurations, which only Triton supports: leave it out",
+        (*("images", "audio_s", "grpc_method", "proto", "proto_paths", "signature", "management_url"),),
+        "use it with `inferometer measure`",
     ),
     "asynchronous": "requests are always asynchronous here: leave it out",
     "workers": "one process generates the load of a trial: leave it out",
@@ -253,7 +254,6 @@ class TuneOptions:
         "With --ray: number of servers to start there, each with a GPU or its share of the cores; trials run on all "
         "of them in parallel",
         whole(least=1),
-        is_main=True,
     )
     search: str = option(
         "--search",
@@ -291,10 +291,70 @@ class TuneOptions:
     study: None = option("--study", "The same as --json", path(), instead="write --json FILE")
     output: Path | None = option(
         "--output",
-        "Write the recommended config.pbtxt; for an ensemble or several models, a folder with MODEL/config.pbtxt each",
+        "Write the recommended config.pbtxt, or the command line of --serve. For an ensemble or several models, a "
+        "folder with MODEL/config.pbtxt each",
         path(),
         is_main=True,
     )
+    serve: str | None = option(
+        "--serve",
+        "Command that starts any server, such as 'llama-server --parallel {slots} --port {port}'. It is run without a "
+        "shell, again for each configuration",
+        text("COMMAND", Reach.RUNS_CODE),
+        group="Any server",
+        is_main=True,
+    )
+    vary: tuple[str, ...] = option(
+        "--vary",
+        "Values of a placeholder: slots=1:16:x2. Also share=0.5:0.9:0.1, batch=64,256 and dtype=float16,bfloat16; "
+        "may be given several times",
+        text("NAME=VALUES", Reach.RUNS_CODE),
+        combine=appended,
+        is_main=True,
+    )
+    where: tuple[str, ...] = option(
+        "--where",
+        "Condition that every configuration meets, such as 'slots*context <= 65536'; may be given several times",
+        label("CONDITION"),
+        combine=appended,
+    )
+    preset: str | None = option(
+        "--preset",
+        "Known server: names its knobs, their usual values and its ready check (default: recognised from the command)",
+        choice("NAME", "vllm", "sglang", "trtllm", "llamacpp", "transformers", "torchserve", "mlserver"),
+    )
+    serve_env: tuple[str, ...] = option(
+        "--serve-env",
+        "Environment variable of the server, which may have placeholders; may be given several times",
+        text("NAME=VALUE", Reach.RUNS_CODE),
+        combine=appended,
+    )
+    serve_file: tuple[str, ...] = option(
+        "--serve-file",
+        "Template of a file that is written for each start with its placeholders replaced; {NAME} in the command is "
+        "its path. May be given several times",
+        text("NAME=TEMPLATE", Reach.RUNS_CODE | Reach.READS_FILES),
+        combine=appended,
+    )
+    ready: str | None = option(
+        "--ready",
+        "When the server is ready: /PATH answers with a 2xx status, log:TEXT is in its log, or tcp: its port accepts "
+        "connections (default: as the preset says, or tcp)",
+        label("CHECK"),
+    )
+    start_timeout_s: float = option(
+        "--start-timeout", "Longest time of a start", duration(zero=False), default=120.0, shown="2m"
+    )
+    serve_logs: Path | None = option(
+        "--serve-logs",
+        "Folder for the logs of the server, one file per start (default: next to the journal, JOURNAL-logs)",
+        path("DIR"),
+    )
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether a command line starts the server."""
+        return self.serve is not None or self.preset is not None
 
 
 @frozen

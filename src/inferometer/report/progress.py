@@ -73,7 +73,7 @@ class Progress(Watcher):
         self._trials.propose(proposal, is_known=is_known)
 
     def led(self, trial: Any, *, does_pass: bool) -> None:
-        self._trials.best = f"{_trial_words(trial)}{'' if does_pass else ', which violates the SLO'}"
+        self._trials.best = f"{self._trials.words(trial)}{'' if does_pass else ', which violates the SLO'}"
 
     def tried(self, trial: Any) -> None:
         self.said(self._trials.result(trial))
@@ -90,19 +90,27 @@ class TrialsSoFar:
     title: str = ""  # of the current trial
     is_known: bool = False
     best: str = ""
+    names: dict[str, str] = field(default_factory=dict)  # of configurations whose values are their names
 
     def propose(self, proposal: Any, *, is_known: bool) -> None:
         from inferometer.report.documents.tuning import shape_words
+        from inferometer.tune.knobs import knobs_of
 
         self.number += 1
         self.is_known = is_known
         trial = proposal.trial(0, "")
-        self.title = (
-            f"trial {self.number}: {trial.name} ({shape_words(proposal.variants)}), {_load_words(trial)}"
-        )
+        shape = shape_words(proposal.variants)
+        if any(knobs_of(variant.config) is not None for variant in proposal.variants):
+            self.names[trial.name] = shape
+        name = self.names.get(trial.name, f"{trial.name} ({shape})")
+        self.title = f"trial {self.number}: {name}, {_load_words(trial)}"
+
+    def words(self, trial: Any) -> str:
+        text, name = _trial_words(trial), getattr(trial, "name", "")
+        return text.replace(name, self.names[name]) if name in self.names else text
 
     def result(self, trial: Any) -> str:
-        return f"{_trial_words(trial)}{' (from the journal, not measured again)' if self.is_known else ''}"
+        return f"{self.words(trial)}{' (from the journal, not measured again)' if self.is_known else ''}"
 
 
 class PlainProgress(Progress):

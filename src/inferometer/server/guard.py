@@ -9,6 +9,9 @@ waits for the end of either process: when the owner is gone (kill -9 included) i
 server is gone it ends the stubs and removes the shared memory and the folder. A death signal (prctl) would
 follow the thread that called start(), not the owner, and would leave the shared memory.
 
+A server's children may leave its session. Their environment still has the variable MARK, unless they were started with
+another one; those that are descendants when the server is stopped are found as such.
+
 Run as a script, without the package on its path: only the standard library here.
 """
 
@@ -19,12 +22,16 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 SHARED_MEMORY = Path("/dev/shm")
 GRACE_S = 8.0
 GO = "go\n"
+MARK = "INFEROMETER_SERVER"
+"""Variable in the environment of a server and of the processes that it starts."""
+
 _POLL_S = 0.2
 _MOST_ROUNDS = 100  # a process may start another one during the search
 
@@ -55,10 +62,25 @@ class ServerFiles(NamedTuple):
 
 def end_session(session: int, *, but: int | None = None) -> None:
     """Kill all remaining processes of a session, including those with their own process group."""
+    _kill_all(lambda row: row.session == session and row.pid != but)
+
+
+def end_strays(mark: str, family: "frozenset[ProcessRow]" = frozenset()) -> None:
+    """Kill processes that left the session of a server: those with its mark, and its former descendants."""
+    words = f"{MARK}={mark}".encode()
+    known = {(row.pid, row.started) for row in family}
+    own = os.getpid()
+    _kill_all(
+        lambda row: (
+            row.pid != own
+            and ((row.pid, row.started) in known or words in _environment(row.pid).split(b"\0"))
+        )
+    )
+
+
+def _kill_all(is_left: "Callable[[ProcessRow], bool]") -> None:
     for _ in range(_MOST_ROUNDS):
-        left = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _session_of(pid) == session} - {
-            but
-        }
+        left = [row.pid for row in _processes() if is_left(row)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -66,12 +88,48 @@ def end_session(session: int, *, but: int | None = None) -> None:
             return
 
 
-def _session_of(pid: str) -> int | None:
-    """Return the session of a process; None if it has exited, even if not yet reaped."""
+class ProcessRow(NamedTuple):
+    """A process that has not exited."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int  # in clock ticks: tells a process from a later one with the same ID
+
+
+def descendants(pid: int) -> "frozenset[ProcessRow]":
+    """Return the processes that this process and its descendants started and that are still running."""
+    rows = tuple(_processes())
+    found: set[ProcessRow] = set()
+    parents = {pid}
+    while parents:
+        children = {row for row in rows if row.parent in parents} - found
+        found |= children
+        parents = {row.pid for row in children}
+    return frozenset(found)
+
+
+def _processes() -> "Iterator[ProcessRow]":
+    for name in os.listdir("/proc"):
+        row = _maybe_row(name) if name.isdigit() else None
+        if row is not None:
+            yield row
+
+
+def _maybe_row(pid: str) -> ProcessRow | None:
+    """Return the row of a process; None if it has exited, even if not yet reaped."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
-        state, _, _, session = file.read().rpartition(b")")[2].split()[:4]
-        return None if state in (b"Z", b"X") else int(session)
+        fields = file.read().rpartition(b")")[2].split()
+        if fields[0] not in (b"Z", b"X"):
+            return ProcessRow(int(pid), int(fields[1]), int(fields[3]), int(fields[19]))
     return None
+
+
+def _environment(pid: int) -> bytes:
+    """Return the environment that a process was started with; empty if it cannot be read."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read()
+    return b""
 
 
 def main(arguments: list[str]) -> None:
@@ -92,7 +150,9 @@ def main(arguments: list[str]) -> None:
         os.execv(arguments[6], arguments[6:])
     os.setsid()  # from here on this is the guard
     _wait_any([owner, server])
+    family = descendants(server.pid)
     _stop(server)
+    end_strays(prefix, family)
     files.remove()
     if owner.has_ended():
         files.remove_log()

@@ -14,7 +14,16 @@ from typing import IO
 
 from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError, has_to_end
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_session, guard_command
+from inferometer.server.guard import (
+    GO,
+    GRACE_S,
+    MARK,
+    ServerFiles,
+    descendants,
+    end_session,
+    end_strays,
+    guard_command,
+)
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
 _PORT = re.compile(r"failed to start (?P<service>\w+) service: .*?:(?P<port>\d+)' already in use")
@@ -24,6 +33,19 @@ _BARE = re.compile(
 _HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
 _MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")
 _MOST_LINES = 6
+MEMORY_WORDS = (
+    "out of memory",
+    "out_of_memory",
+    "outofmemory",
+    "bad_alloc",
+    "cannot allocate memory",
+    "unable to allocate",
+    "failed to allocate",
+    "not enough memory",
+    "no available memory",
+)
+"""Words of messages about missing memory, in lower case."""
+
 HURRIED_GRACE_S = 0.5  # for a process whose owner has to end
 _POLL_S = 0.02
 _TAIL_BYTES = 16384
@@ -78,7 +100,7 @@ class GuardedProcess:
                 [*guard_command(self.files, log=self.log, alive=alive), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                env=environment,
+                env={**environment, MARK: self.files.prefix},
                 pass_fds=(*fds, alive),
                 start_new_session=True,
             )
@@ -123,21 +145,31 @@ class GuardedProcess:
         """Describe how the command exited by itself, with the last line of its log."""
         return end_words(self.process.wait(), self.log)
 
-    def end(self, *, keep_log: bool = False) -> None:
+    def end(self, *, keep_log: bool = False, grace_s: float = GRACE_S, is_group: bool = False) -> bool:
+        """Terminate the command (with `is_group`, its process group), then kill everything that it leaves behind.
+        Return whether it exited within `grace_s`."""
         process = self.process
         if process.stdin is not None:
             process.stdin.close()
-        process.terminate()
-        grace_s = HURRIED_GRACE_S if has_to_end() else GRACE_S
-        if not ends(process, Deadline.after(grace_s, last_s=STOP_LAST_S)):
+        family = descendants(process.pid)
+        if is_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        else:
+            process.terminate()
+        grace_s = min(grace_s, HURRIED_GRACE_S) if has_to_end() else grace_s
+        has_exited = ends(process, Deadline.after(grace_s, last_s=STOP_LAST_S))
+        if not has_exited:
             end_session(process.pid)
             process.wait()
         self.wait_for_guard()
-        # The guard has already done both, unless it was killed.
+        # The guard has already done all this, unless it was killed.
         end_session(process.pid)
+        end_strays(self.files.prefix, family)
         self.files.remove()
         if not keep_log:
             self.files.remove_log()
+        return has_exited
 
     def wait_for_guard(self) -> None:
         guard, self._guard = self._guard, None
@@ -197,14 +229,19 @@ def ending(code: int) -> str:
 
 def last_line(log: Path) -> str:
     """Return the last non-blank line of a log, shortened; empty if there is none."""
+    return next(iter(last_lines(log, 1)), "")
+
+
+def last_lines(log: Path, count: int) -> tuple[str, ...]:
+    """Return the last non-blank lines of a log, shortened."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
             tail = file.read().decode("utf-8", "replace")
     except OSError:
-        return ""
-    lines = (line.strip() for line in reversed(tail.splitlines()))
-    return next(filter(None, lines), "")[:_LONGEST_LINE]
+        return ()
+    lines = [line.strip()[:_LONGEST_LINE] for line in tail.splitlines() if line.strip()]
+    return tuple(lines[-count:])
 
 
 # --- reasons for a failed start in a tritonserver log

@@ -41,6 +41,12 @@ def choose_ports(requested: Ports) -> Ports:
     return Ports(*(taken[service] for service, _ in requested.named()))
 
 
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return different ports that are free now."""
+    with ExitStack() as held:
+        return tuple(held.enter_context(_bind(0, "")).getsockname()[1] for _ in range(count))
+
+
 def is_free(port: int) -> bool:
     """Return whether a server could listen on this port now."""
     try:

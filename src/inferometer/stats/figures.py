@@ -17,6 +17,8 @@ from inferometer.stats.energy import energies
 from inferometer.stats.measurement import Distribution, Estimate, Measurement
 
 MEGA = 1_000_000
+GOODPUT_RATE = "goodput_rate"
+TOKENS = "output_token_throughput"
 _UNITS = {"ms": NS_PER_MS, "MB": MEGA, "%": 0.01}
 """Divisors of figures as measured (nanoseconds, bytes, a share)."""
 
@@ -282,6 +284,14 @@ def _rows() -> Iterator[Metric]:
         may_min=True,
     )
     yield from map(_energy, ("request", "inference", "token"))
+    yield Metric(
+        GOODPUT_RATE,
+        "Goodput",
+        "infer/sec",
+        True,
+        lambda found: None if found.goodput is None else found.goodput.per_s,
+        is_summed=True,
+    )
     statistics = ("avg", "min", "max", "p25", "p50", "p75", "p90", "p95", "p99")
     yield from (_duration(word, statistic) for word in ("tpot", "ttft", "gap") for statistic in statistics)
 

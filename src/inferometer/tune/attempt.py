@@ -17,6 +17,7 @@ class Attempt:
 
     figures: TrialFigures | None
     loading_s: float = 0.0
+    measuring_s: float = 0.0  # including the time to warm up
     reason: str = ""
     mistake: UsageError | None = None  # the user's mistake, if it may be the reason
     is_running: bool = True  # whether the server is still running
@@ -24,12 +25,24 @@ class Attempt:
     def trial(self, proposal: Proposal, number: int) -> Trial:
         """Return the trial, without its cost and key."""
         if self.figures is None:
-            return replace(proposal.trial(number, Status.FAILED, self.reason), loading_s=self.loading_s)
+            return replace(
+                proposal.trial(number, Status.FAILED, self.reason),
+                loading_s=self.loading_s,
+                measuring_s=self.measuring_s,
+            )
         bare = proposal.trial(number, Status.MEASURED)
         parts = tuple(
             replace(part, figures=found) for part, found in zip(bare.parts, self.figures.parts, strict=True)
         )
-        return replace(bare, parts=parts, gpus=self.figures.gpus, loading_s=self.loading_s)
+        warming_s = min(self.figures.warming_s, self.measuring_s)
+        return replace(
+            bare,
+            parts=parts,
+            gpus=self.figures.gpus,
+            loading_s=self.loading_s,
+            warming_s=warming_s,
+            measuring_s=self.measuring_s - warming_s,
+        )
 
     def check_mistake(self, proposal: Proposal) -> None:
         """Raise the user's mistake, if any, naming the models."""
@@ -43,15 +56,16 @@ class Attempt:
 def attempted(
     proposal: Proposal, deployment: Deployment, meter: Meter, say: Callable[[str], None] = lambda text: None
 ) -> Attempt:
-    """Make one attempt, restarting the server first if it died."""
-    loading_s = 0.0
+    """Make one attempt, restarting the server first if it died, or if its configuration requires it."""
+    begun_ns, loaded_ns = monotonic_ns(), None
+    is_fresh = True  # if loading fails
     try:
-        if deployment.revive():
-            meter.forget()
-        begun_ns = monotonic_ns()
-        is_fresh = deployment.apply(proposal.variants)
+        is_revived = deployment.revive()
+        if is_revived or deployment.restarts_for(proposal.variants):
+            meter.forget()  # before the server stops, because it may wait for open connections
+        is_fresh = deployment.apply(proposal.variants) or is_revived
+        loaded_ns = monotonic_ns()
         if is_fresh:
-            loading_s = (monotonic_ns() - begun_ns) / NS_PER_S
             loaded = [part.name for variant in proposal.variants for part in variant.with_members]
             say(f"Loaded {', '.join(loaded)}")
         figures = meter.measure(proposal, deployment, is_fresh=is_fresh)
@@ -61,5 +75,14 @@ def attempted(
         if not is_running:
             reason = f"the server {deployment.end_words()}: {reason}"
         mistake = error if isinstance(error, UsageError) else None
-        return Attempt(None, loading_s, reason, mistake, is_running)
-    return Attempt(figures, loading_s)
+        return Attempt(None, *_times(begun_ns, loaded_ns, is_fresh=is_fresh), reason, mistake, is_running)
+    return Attempt(figures, *_times(begun_ns, loaded_ns, is_fresh=is_fresh))
+
+
+def _times(begun_ns: int, loaded_ns: int | None, *, is_fresh: bool) -> tuple[float, float]:
+    """Return the seconds of loading and of measuring. If nothing had to be loaded, all of them are of measuring."""
+    now_ns = monotonic_ns()
+    if not is_fresh:
+        return 0.0, (now_ns - begun_ns) / NS_PER_S
+    loaded_ns = now_ns if loaded_ns is None else loaded_ns
+    return (loaded_ns - begun_ns) / NS_PER_S, (now_ns - loaded_ns) / NS_PER_S

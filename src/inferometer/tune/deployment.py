@@ -36,6 +36,7 @@ class Deployment(Protocol):
     """
 
     is_special: bool = False  # started with the server flags of one model
+    most_failures: int = 2  # first trials that fail before the search gives up
 
     @property
     def addresses(self) -> Addresses:
@@ -74,6 +75,10 @@ class Deployment(Protocol):
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
         """Load exactly these variants; return whether anything changed."""
+
+    def restarts_for(self, variants: Sequence[ModelVariant]) -> bool:
+        """Return whether `apply` would stop the server that is running."""
+        return False
 
     def host(self, model: str) -> Host | None:
         """Return how a worker loads the model itself; None if a server does."""

@@ -1,15 +1,12 @@
 """Apply the load of one trial to the loaded models, and return the figures."""
 
 import contextlib
-import hashlib
 import json
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,24 +23,23 @@ from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
-from inferometer.observe.host import Gpu, HostMeter
+from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import MetricsEndpoint
-from inferometer.options.options import DataOptions, Options
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host
-from inferometer.stats.figures import MEGA, METRICS, Source
-from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
-from inferometer.stats.merge import gpu_figures
+from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, completed
-from inferometer.tune import model_config
 from inferometer.tune.deployment import Deployment
+from inferometer.tune.fingerprint import fingerprint
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Effort, Prompts
-from inferometer.tune.trial import ClientLoad, Figures, Trial
+from inferometer.tune.trial import ClientLoad, Figures
+from inferometer.tune.trial_figures import await_leavers, figures_of, gpus_of, instances_of
 from inferometer.tune.variant import ModelVariant
 
 if TYPE_CHECKING:
-    import psutil
+    pass
 
 
 ROUNDS = 4  # fewest rounds of requests in a trial of a text model
@@ -53,8 +49,6 @@ PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # for the running trial, after the 
 MOST_WARM = 64  # maximum number of warm-up requests
 HURRIED_NS = NS_PER_S // 2  # the same if the search has to end
 QUIET_NS = 2 * NS_PER_S  # replies are awaited as long as some arrive within this time after the load ended
-LEAVING_S = 2.0  # for processes of the previous variant to exit
-_POLL_S = 0.02
 MOST_FAILED = 0.5  # largest share of failed requests with which a trial has figures
 
 
@@ -84,6 +78,7 @@ class TrialFigures:
 
     parts: tuple[Figures, ...]
     gpus: tuple[tuple[str, Figures], ...] = ()
+    warming_s: float = 0.0  # to start the workers and to warm up
 
 
 class Meter(Protocol):
@@ -147,6 +142,7 @@ class EngineMeter:
         )
 
     def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
+        begun_ns = monotonic_ns()
         if is_fresh:
             self._end([key for key, client in self._clients.items() if client.setup.host is not None])
         for variant, load in proposal.parts:
@@ -156,12 +152,14 @@ class EngineMeter:
         pids = [host.pid for host in hosts if host is not None] + [deployment.pid]
         here = [pid for pid in pids if pid is not None]
         if is_fresh and self._gpus:
-            _await_leavers(here, _instances(proposal, self._gpus))
+            await_leavers(here, instances_of(proposal, self._gpus))
+        warming_s = (monotonic_ns() - begun_ns) / NS_PER_S
         levels = self._levels(proposal, deployment)
-        gpus = _gpus(levels[0]) if self._options[proposal.parts[0][0].model].collect_metrics else ()
+        gpus = gpus_of(levels[0]) if self._options[proposal.parts[0][0].model].collect_metrics else ()
         self._gpus = len(gpus)
-        instances = _instances(proposal, self._gpus)
-        return TrialFigures(tuple(_figures(level, here, instances) for level in levels), gpus)
+        instances = instances_of(proposal, self._gpus)
+        figures = tuple(figures_of(level, here, instances) for level in levels)
+        return TrialFigures(figures, gpus, warming_s)
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
         """Measure each model. If several models are under load, none stops early, so that the others do not get the
@@ -227,7 +225,9 @@ class EngineMeter:
         if effort is None and _has_own_rule(setup.options):
             return setup.level_settings
         duration_s = asked.duration_s
-        if model in self._prompts:  # one answer may take longer than a whole trial of another model
+        if (
+            model in self._prompts or setup.level_settings.has_tokens
+        ):  # one answer may take longer than a whole trial of another model
             duration_s = max(duration_s, ROUNDS * self._round_s.get(model, 0.0))
         duration_ns = round(duration_s * NS_PER_S)
         return replace(
@@ -258,7 +258,8 @@ class EngineMeter:
         return _Client(setup, make_instrument(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, deployment: Deployment) -> Setup:
-        options = self._asking(changed(self._options[model], model=model, batch=batch))
+        options = self._options[model]
+        options = self._asking(options if batch == (options.batch or 1) else changed(options, batch=batch))
         host = deployment.host(model)
         if host is None:
             addresses = deployment.addresses
@@ -340,65 +341,6 @@ def _rows(prompts: Prompts) -> Iterator[Mapping[str, Any]]:
         yield {"prompt": text, "max_tokens": length} if prompts.output_deviation else {"prompt": text}
 
 
-# Options that determine the requests. The duration of the measurement is not among them.
-_LATER = (
-    "prompt_column",
-    "tokenizer",
-    "prefix_tokens",
-    "prefix_pool",
-    "prefix_zipf",
-    "unique_prompts",
-    "repeat_prompts",
-)
-_SENT = (
-    "protocol",
-    "service_kind",
-    "grpc_compression",
-    "request_parameters",
-    "streaming",
-    "endpoint",
-    "bodies",
-    "output_tokens",
-    "data",
-    "shared_memory",
-    "input_format",
-    "output_format",
-    "request_distribution",
-    "sequences",
-    "sequence_length",
-    "sequence_length_variation",
-    "serial_sequences",
-)
-
-
-def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | None]) -> str:
-    """Return a digest of the requests to each model, without defaults. The journal stores it, so the digested text must
-    not change."""
-    plain = Options(model="")
-    rows = [
-        f"{model} {name} {_written(getattr(asked, name))}"
-        for model, asked in sorted(options.items())
-        for name in _SENT
-        if getattr(asked, name) != getattr(plain, name)
-    ]
-    for model, made in sorted(prompts.items(), key=lambda row: row[0]):
-        rows += [f"{model} {made!r}", *(f"{model} {text}" for text in (() if made is None else made.later))]
-    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
-
-
-def _written(value: object) -> str:
-    """Write the value as the first version did: fields of DataOptions added later only appear if set."""
-    if not isinstance(value, DataOptions):
-        return repr(value)
-    plain = DataOptions()
-    shown = [
-        f"{row.name}={getattr(value, row.name)!r}"
-        for row in fields(DataOptions)
-        if row.name not in _LATER or getattr(value, row.name) != getattr(plain, row.name)
-    ]
-    return f"DataOptions({', '.join(shown)})"
-
-
 def _has_own_rule(options: Options) -> bool:
     """Return whether the user set the duration or a stopping rule."""
     return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
@@ -446,130 +388,3 @@ def _check(level: Level) -> None:
         raise TrialError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
         raise TrialError(f"{share(found.failed_share)} of the requests failed: {found.failures[0].example}")
-
-
-# --- a measured level in the tags and units of the metric catalogue
-
-
-def _figures(level: Level, pids: Sequence[int], instances: Mapping[str, int]) -> Figures:
-    """Return a level in the catalogue's tags and units; memory is that of the processes that hold models."""
-    found = level.measurement
-    assert found is not None
-    host = ((tag, Estimate(value)) for tag, value in _host(found, pids, instances))
-    return Figures((*_of(Source.RUN, found).values, *host))
-
-
-def _of(source: Source, found: object) -> Figures:
-    rows = ((row.tag, row.estimate(found)) for row in METRICS if row.source is source)
-    return Figures(tuple((tag, estimate) for tag, estimate in rows if estimate is not None))
-
-
-def _host(found: Measurement, pids: Sequence[int], instances: Mapping[str, int]) -> list[tuple[str, float]]:
-    if not pids:
-        return []
-    import psutil
-
-    rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
-    used = [size for pid in pids if (size := resident(pid, instances)) is not None]
-    if used:
-        rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
-    part = None if found.metrics is None else found.metrics.cpu_share
-    if part is None and found.metrics is not None and found.metrics.host is not None:
-        part = found.metrics.host.cpu_share
-    if part is not None:
-        rows.append(("cpu_utilization", 100 * part))
-    return rows
-
-
-def _instances(proposal: Proposal, gpus: int) -> Mapping[str, int]:
-    """Return the configured instances of each model, if known; a group without listed GPUs runs on each GPU."""
-    found = {}
-    for part in (part for variant in proposal.variants for part in variant.with_members):
-        groups = part.config.get("instance_group", ())
-        is_open = any(group.get("kind") != "KIND_CPU" and not group.get("gpus") for group in groups)
-        if groups and (gpus or not is_open):
-            found[part.model] = model_config.total_instances(part.config) * (gpus if is_open else 1)
-    return found
-
-
-def resident(pid: int, instances: Mapping[str, int] | None = None) -> int | None:
-    """Return the memory of the server and its child processes, including those of the Python backend, without those of
-    the previous variant."""
-    import psutil
-
-    try:
-        server = psutil.Process(pid)
-        family = [server, *server.children(recursive=True)]
-    except psutil.Error:
-        return None
-    leaving = _leavers(family, instances or {})
-    total = 0
-    for process in family:
-        with contextlib.suppress(psutil.Error):
-            total += 0 if process in leaving else process.memory_info().rss
-    return total
-
-
-def _leavers(family: "Sequence[psutil.Process]", instances: Mapping[str, int]) -> "set[psutil.Process]":
-    """Return processes of the previous variant: all but the youngest n of a model with n instances. An ensemble keeps
-    those of its former members until its next requests."""
-    import psutil
-
-    from inferometer.measure.host import maybe_stub
-
-    by_model: dict[str, list[tuple[float, psutil.Process]]] = {}
-    for process in family:
-        with contextlib.suppress(psutil.Error):
-            model = maybe_stub(process.cmdline()) if instances else None
-            if model is not None and model in instances:
-                by_model.setdefault(model, []).append((process.create_time(), process))
-    return {
-        process
-        for model, rows in by_model.items()
-        for _, process in sorted(rows, key=itemgetter(0), reverse=True)[instances[model] :]
-    }
-
-
-def _await_leavers(pids: Sequence[int], instances: Mapping[str, int]) -> None:
-    """Wait until the processes of the previous variant have released GPU memory, up to a time limit."""
-    import psutil
-
-    deadline_ns = monotonic_ns() + round(LEAVING_S * NS_PER_S)
-    with contextlib.suppress(psutil.Error):
-        servers = [psutil.Process(pid) for pid in pids]
-        while monotonic_ns() < deadline_ns and any(
-            _leavers(server.children(recursive=True), instances) for server in servers
-        ):
-            time.sleep(_POLL_S)
-
-
-def _gpus(level: Level) -> tuple[tuple[str, Figures], ...]:
-    """Return the GPU figures: of this host if the server runs on it, since the server's metrics may predate the
-    variant."""
-    metrics = None if level.measurement is None else level.measurement.metrics
-    reported = () if metrics is None else metrics.gpus
-    seen = level.host.gpus if level.host is not None and level.host.is_local else ()
-    if not seen and metrics is not None and metrics.host is not None:
-        seen = metrics.host.gpus
-    used = {gpu.uuid for gpu in reported or seen}
-    return _by_gpu([gpu for gpu in seen if gpu.uuid in used] or reported)
-
-
-def _by_gpu(rows: Sequence[GpuFigures]) -> tuple[tuple[str, Figures], ...]:
-    return tuple((gpu.uuid, _of(Source.GPU, gpu)) for gpu in rows)
-
-
-# --- GPUs of an idle server without models
-
-Read = Callable[[], Mapping[str, Gpu]]
-
-
-def watch_idle(
-    read: Read, duration_s: float, interval_s: float, wait: Callable[[float], None] = time.sleep
-) -> Trial:
-    """Return a trial without models and with at least one sample: peak memory, mean utilisation and power."""
-    samples = [read()]
-    for _ in range(int(duration_s / interval_s)):
-        wait(interval_s)
-        samples.append(read())
-    return Trial(-1, (), gpus=_by_gpu(gpu_figures(samples)))

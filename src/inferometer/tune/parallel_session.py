@@ -9,34 +9,29 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-import inferometer
 from inferometer.base.deadline import End
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import describe_host
 from inferometer.server.repository import example_repository
 from inferometer.stats.watcher import Watcher, until
 from inferometer.tune import journal as journals
+from inferometer.tune.beginning import SearchPlace, begin
+from inferometer.tune.fingerprint import fingerprint
 from inferometer.tune.journal import Journal
 from inferometer.tune.machine import ServerMachine
-from inferometer.tune.meter import fingerprint
 from inferometer.tune.model_config import Fields
 from inferometer.tune.parallel import ParallelTrials, TrialServers
 from inferometer.tune.prepare import (
     check_settings,
-    choose,
     groups,
-    make_problem,
     own_config,
-    with_gpu_figures,
 )
-from inferometer.tune.recall import recalled
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.server_agent import ServerJob
 from inferometer.tune.session import (
     key_end,
     launch_of,
     profile,
-    seed_of,
     sent_options,
     sent_prompts,
     tell,
@@ -84,25 +79,15 @@ def profile_in_parallel(
         names = VariantNames.of(journal.variants())
         has_measured = False
         for group in groups(settings):
-            has_gpus = any(machine.gpus for machine in servers.machines)
-            problem = make_problem(settings, group, partial(_config, settings, servers), has_gpus)
-            seed = seed_of(settings, journal)
-            problem = replace(problem, seed=seed, servers=len(servers.machines))
-            suffix = _key_end(settings, servers, [task.model for task in problem.tasks])
-            problem = replace(problem, known=recalled(problem, names, journal.trials(), suffix))
-            name, steps = choose(settings.search.method, problem, names)
-            if settings.must_know_gpus:
-                steps = with_gpu_figures(steps, problem.goals)
-            study = Study(
-                tool=f"inferometer {inferometer.__version__}",
-                mode=settings.mode,
-                search=name,
-                goals=problem.goals,
+            place = SearchPlace(
+                partial(_config, settings, servers),
+                partial(_key_end, settings, servers),
+                has_gpus=any(machine.gpus for machine in servers.machines),
+                servers=len(servers.machines),
                 host=_host(servers),
-                server={"launch": settings.launch.mode},
-                seed=seed,
                 gpus={uuid: gpu for machine in servers.machines for uuid, gpu in machine.gpus.items()},
             )
+            start = begin(settings, group, place, journal, names)
             budget_s = settings.search.budget_s
             end_ns = None if budget_s is None else since_ns + round(budget_s * NS_PER_S)
             lab = _Lab(
@@ -114,9 +99,9 @@ def profile_in_parallel(
                 has_measured,
                 since_ns,
                 End(SPENT, end_ns),
-                problem.known,
+                start.problem.known,
             )
-            study = run_in_parallel(lab, steps, study)
+            study = run_in_parallel(lab, start.steps, start.study)
             has_measured = has_measured or bool(study.measured)
             yield study
             since_ns = monotonic_ns()

@@ -12,7 +12,7 @@ from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
-from inferometer.stats.figures import BY_TAG
+from inferometer.stats.figures import BY_TAG, Metric
 from inferometer.tune import model_config
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
@@ -22,7 +22,7 @@ from inferometer.tune.search.optuna_search import optuna_search, require_optuna
 from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
 from inferometer.tune.settings import ModelSettings, TuneSettings
-from inferometer.tune.space import Space, automatic, manual
+from inferometer.tune.space import Space, automatic, launched, manual
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import VariantNames
 from inferometer.wire.grpc import encode_headers
@@ -71,6 +71,10 @@ def make_problem(
 def _task(
     settings: TuneSettings, model: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
 ) -> ModelProblem:
+    if model.knobs is not None:
+        knobs = model.knobs
+        space = launched(model.name, knobs.rows, knobs.conditions, knobs.default)
+        return ModelProblem(space, model.goal, model.batches, model.loads)
     base = read(model.name)
     sees_gpus = has_gpus or settings.launch.mode == "remote"
     members = tuple(
@@ -133,9 +137,34 @@ def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str
 
 def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSteps[str]:
     """Wrap a search: raise if the first measurement lacks a GPU figure that a goal needs."""
+    return _with_figures(
+        steps,
+        [row for row in _needed(goals) if row.of_gpu],
+        "cannot be limited: neither the server's metrics nor NVML report it",
+        "install NVML support on the GPU's machine with pip install 'inferometer[gpu]', or give the "
+        "address of metrics that include nv_gpu_* with --collect-metrics --metrics-url",
+    )
+
+
+def with_all_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSteps[str]:
+    """Wrap a search on a server of any kind: raise if the first measurement lacks a figure that a goal needs."""
+    return _with_figures(
+        steps,
+        [row for row in _needed(goals) if not row.of_gpu],
+        "is not measured on this server, so it can be neither an objective nor part of an SLO",
+        "figures of tokens need --service-kind openai, those of energy a machine that reports it",
+    )
+
+
+def _needed(goals: Sequence[Goal]) -> list[Metric]:
     tags = {row.tag for goal in goals for row in goal.constraints}
     tags |= {tag for goal in goals for tag, _ in goal.objectives}
-    wanted = [BY_TAG[tag] for tag in sorted(tags) if BY_TAG[tag].of_gpu]
+    return [BY_TAG[tag] for tag in sorted(tags)]
+
+
+def _with_figures(
+    steps: SearchSteps[str], wanted: Sequence[Metric], problem: str, remedy: str
+) -> SearchSteps[str]:
     answer: Trial | None = None
     while True:
         try:
@@ -147,11 +176,7 @@ def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSt
             row.title for row in wanted if answer and answer.is_measured and answer.value(row.tag) is None
         ]
         if unknown:
-            raise UsageError(
-                f"{' and '.join(unknown)} cannot be limited: neither the server's metrics nor NVML report it",
-                remedy="install NVML support on the GPU's machine with pip install 'inferometer[gpu]', or give the "
-                "address of metrics that include nv_gpu_* with --collect-metrics --metrics-url",
-            )
+            raise UsageError(f"{' and '.join(unknown)} {problem}", remedy=remedy)
 
 
 # --- checks before a server is started, based on files and settings alone
@@ -194,7 +219,7 @@ def _check_search(settings: TuneSettings) -> None:
     """Reject impossible searches: missing package, nested ensembles, unsuitable instance counts."""
     if settings.search.method == "optuna":
         require_optuna()
-    if settings.launch.mode == "remote" or not are_whole(settings):
+    if settings.launch.mode == "remote" or (settings.launch.command is None and not are_whole(settings)):
         return
     for group in groups(settings):
         problem = make_problem(settings, group, lambda name: own_config(settings, name) or {}, has_gpus=False)

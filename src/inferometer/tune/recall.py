@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from inferometer.tune.knobs import KNOBS
 from inferometer.tune.model_config import Fields
 from inferometer.tune.search.search import ModelProblem, Proposal, SearchProblem, changed_variant
 from inferometer.tune.space import BATCH, Space
@@ -67,8 +68,12 @@ def _overrides(task: ModelProblem, variant: ModelVariant) -> Mapping[str, Fields
 
 
 def _may_change(space: Space, changed: Fields) -> bool:
-    choices = {parameter.field: parameter.choices for parameter in space.parameters}
-    return all(value in choices.get(name, ()) for name, value in changed.items())
+    choices, values = space.choices, changed
+    if space.is_launched:
+        values = changed.get(KNOBS, {})
+        if not all(condition.holds({**space.base[KNOBS], **values}) for condition in space.conditions):
+            return False
+    return all(value in choices.get(name, ()) for name, value in values.items())
 
 
 def _has_load(problem: SearchProblem, task: ModelProblem, load: ClientLoad) -> bool:

@@ -6,37 +6,38 @@ However it stops, all measurements are in the journal, and the next session cont
 """
 
 import contextlib
-import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import inferometer
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.secrets import redacted
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
 from inferometer.server.guarded import empty_log
+from inferometer.server.launcher import ServerCommand
 from inferometer.stats.watcher import Watcher, until
 from inferometer.tune import journal as journals
 from inferometer.tune.attempt import attempted
+from inferometer.tune.beginning import SearchPlace, begin
 from inferometer.tune.deployment import Deployment, open_deployment
 from inferometer.tune.journal import Journal
-from inferometer.tune.meter import EngineMeter, Meter, watch_idle
+from inferometer.tune.knobs import knobs_of, worded
+from inferometer.tune.launched import LaunchedDeployment
+from inferometer.tune.meter import EngineMeter, Meter
 from inferometer.tune.prepare import (
     are_whole,
     base_config,
     check_settings,
-    choose,
     groups,
-    make_problem,
-    with_gpu_figures,
 )
-from inferometer.tune.recall import recalled, renamed
+from inferometer.tune.recall import renamed
 from inferometer.tune.scoring import rank
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal, Wait
 from inferometer.tune.settings import (
@@ -49,9 +50,10 @@ from inferometer.tune.settings import (
 )
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
+from inferometer.tune.trial_figures import watch_idle
 from inferometer.tune.variant import VariantNames
 
-FIRST_ATTEMPTS = 2  # give up if this many first trials all fail
+SAME_FAILURES = 3  # give up if this many first trials fail for one reason
 
 
 def profile(
@@ -99,32 +101,34 @@ def profile(
                 settings.search.budget_s,
                 budget,
             )
-            with ending(budget):
-                problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
-            suffix = key_end(meter.fingerprint([task.model for task in problem.tasks]))
-            known = recalled(problem, names, journal.trials(), suffix)
-            problem = replace(problem, seed=seed_of(settings, journal), known=known)
-            runner.known = known
-            name, steps = choose(settings.search.method, problem, names)
-            if settings.must_know_gpus:
-                steps = with_gpu_figures(steps, problem.goals)
-            study = Study(
-                tool=f"inferometer {inferometer.__version__}",
-                mode=settings.mode,
-                search=name,
-                goals=problem.goals,
+            place = SearchPlace(
+                partial(base_config, settings, deployment),
+                lambda models: key_end(meter.fingerprint(models)),
+                has_gpus,
+                servers=1,
                 host=describe_host(),
-                server={"launch": settings.launch.mode},
-                seed=problem.seed,
                 gpus=known_gpus(settings, nvml),
                 idle=idle,
             )
-            study = run(runner, steps, study)
+            with ending(budget):
+                start = begin(settings, group, place, journal, names)
+            runner.known = start.problem.known
+            study = _with_commands(run(runner, start.steps, start.study), settings.launch.command)
             has_measured = has_measured or bool(study.measured)
             yield study
             since_ns = monotonic_ns()
             if watcher.is_interrupted():
                 return
+
+
+def _with_commands(study: Study, command: ServerCommand | None) -> Study:
+    """Add the command line of every configuration of a launched server, without secrets."""
+    if command is None:
+        return study
+    lines = {
+        variant.name: redacted(command.line(knobs_of(variant.config) or {})) for variant in study.variants
+    }
+    return replace(study, server={**study.server, "logs": str(command.logs), "lines": lines})
 
 
 def budget_end(settings: TuneSettings) -> End:
@@ -141,6 +145,8 @@ def _restart(budget: End, since_ns: int, settings: TuneSettings) -> None:
 def _where(settings: TuneSettings, deployment: Deployment) -> str:
     if settings.launch.mode == IN_PROCESS:
         return "No server started: the workers load the models"
+    if settings.launch.command is not None:
+        return f"The logs of the server are in {settings.launch.command.logs}"
     verb = "found" if settings.launch.mode == "remote" else "started"
     return f"Triton Server {verb}: HTTP at {deployment.addresses.http}, gRPC at {deployment.addresses.grpc}"
 
@@ -204,12 +210,19 @@ def _deployment_for(
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
     launch = replace(launch, flags=flags, environment=environment)
-    fresh = open_deployment(launch, partial(opening.watcher.said, is_warning=True))
+    fresh = _opened(launch, partial(opening.watcher.said, is_warning=True))
     fresh.is_special = is_special
     fresh.__enter__()
     opening.stack.callback(opening.close, fresh)
     opening.stack.callback(meter.forget)
     return fresh
+
+
+def _opened(launch: LaunchSettings, say: Callable[[str], None]) -> Deployment:
+    if launch.command is None:
+        return open_deployment(launch, say)
+    nvml = open_nvml()
+    return LaunchedDeployment(launch.command, None if nvml is None else nvml.read)
 
 
 def launch_of(settings: TuneSettings) -> LaunchSettings:
@@ -219,17 +232,6 @@ def launch_of(settings: TuneSettings) -> LaunchSettings:
     if launch.mode != "local" or launch.executable is not None or not are_whole(settings):
         return launch
     return replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
-
-
-def seed_of(settings: TuneSettings, journal: journals.Journal) -> int:
-    """Return the user's seed, or that of the resumed search, or a new one."""
-    if settings.search.seed is not None:
-        return settings.search.seed
-    known = journal.recall("seed")
-    if known is None:
-        known = random.randrange(10_000)
-        journal.remember("seed", known)
-    return int(known)
 
 
 def _engine(settings: TuneSettings, watcher: Watcher) -> Meter:
@@ -278,7 +280,8 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
     """Run the search and return the study with its trials. However it stops, all measurements are in the journal."""
     retry = runner.journal.recall(f"ended {study.name}") is not None
     trials: list[Trial] = []
-    attempts, successes = 0, int(runner.has_measured)
+    attempts: list[Trial] = []
+    successes = int(runner.has_measured)
     answer: Trial | None = None
     while True:
         try:
@@ -288,7 +291,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, stop.value)
         answer = None
         if isinstance(event, SearchMessage):
-            tell(runner.watcher, event)
+            tell(runner.watcher, _worded(event, runner.names))
         elif isinstance(event, SkippedProposal):
             runner.watcher.skipped(event)
             trials.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
@@ -311,18 +314,32 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             listed = {trial.number for trial in trials}  # a search may repeat a proposal
             trials += [trial for trial in fresh if trial.number not in listed]
             answer = fresh[-1]
-            attempts += known is None and not answer.lacks_memory
+            if known is None and not answer.lacks_memory:
+                attempts.append(answer)
             successes += answer.is_measured
-            if attempts >= FIRST_ATTEMPTS and not successes and not is_ending(runner):
+            if not successes and not is_ending(runner) and _gives_up(attempts, runner.deployment):
                 raise PeerError(
-                    f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {answer.reason}",
+                    f"the first {len(attempts)} attempts to measure failed; the last: {answer.reason}",
                     remedy="fix the model or its settings; see the server's log",
                 )
+
+
+def _gives_up(failed: Sequence[Trial], deployment: Deployment) -> bool:
+    """Return whether the first attempts show that no other will succeed: several that failed for the same reason, or
+    many. The same reason may have other numbers, such as a port."""
+    same = {re.sub(r"\d+", "", trial.reason.partition("; see its log")[0]) for trial in failed}
+    most = deployment.most_failures
+    return len(failed) >= (min(SAME_FAILURES, most) if len(same) == 1 else most)
 
 
 def is_ending(runner: TrialRunner) -> bool:
     """Return whether the user or the budget has ended the search, possibly during a trial."""
     return runner.watcher.is_interrupted() or runner.budget.is_over()
+
+
+def _worded(message: SearchMessage, names: VariantNames) -> SearchMessage:
+    configs = {name: variant.config for name, variant in names.known.items()}
+    return replace(message, text=worded(message.text, configs))
 
 
 def tell(watcher: Watcher, message: SearchMessage) -> None:

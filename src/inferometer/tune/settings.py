@@ -1,33 +1,26 @@
-"""All settings of a search, created by the commands from options or from a file.
-
-`TuneOptions` is the short form, with one model and one SLO; `settings_of` converts it to `TuneSettings`.
-"""
+"""All settings of a search, created by the commands from options (`request`) or from a file."""
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.slo import Slo, parse_slo
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.tokens import open_tokenizer
-from inferometer.measure.address import url_of, with_scheme, written_address
-from inferometer.measure.checks import with_api_key
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
+from inferometer.options.varying import Vary
+from inferometer.server.launcher import ServerCommand
 from inferometer.server.ports import Ports
-from inferometer.server.repository import example_repository
-from inferometer.services.address import maybe_server_path
-from inferometer.stats.figures import BY_TAG, MEGA, THROUGHPUT
-from inferometer.stats.slo import metric_of
-from inferometer.tune.scoring import Constraint, Goal
+from inferometer.tune.condition import Condition
+from inferometer.tune.scoring import Goal
 from inferometer.tune.space import SearchBounds
 
 IN_PROCESS = "c_api"
+COMMAND = "command"  # launch mode of a server that is started by a command line
 STARTED = ("local", "docker")  # launch modes that start our own server
 TEXT = "text_input"
 LENGTHS = {"vllm": "sampling_parameters", "tensorrtllm": "max_tokens"}
@@ -173,6 +166,15 @@ def _text(path: str, name: str, data: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class KnobSettings:
+    """The placeholders of a command line with their values, conditions between them, and usual values."""
+
+    rows: tuple[Vary, ...]
+    conditions: tuple[Condition, ...] = ()
+    default: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """One model: its changes, its requests, and its goal."""
 
@@ -189,6 +191,7 @@ class ModelSettings:
     is_bls: bool = False
     server_flags: tuple[tuple[str, str], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    knobs: KnobSettings | None = None  # of a server that is started by a command line
 
     @property
     def name(self) -> str:
@@ -216,6 +219,7 @@ class LaunchSettings:
     docker_image: str = ""
     docker_words: tuple[str, ...] = ()  # additional arguments of `docker run`
     docker_mounts: tuple[str, ...] = ()
+    command: ServerCommand | None = None  # of the mode COMMAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,186 +274,3 @@ class TuneSettings:
     def names(self) -> list[str]:
         """Names of all models and of the members with settings."""
         return [row.name for model in self.models for row in (model, *model.members)]
-
-
-RESERVE_S = 1.0  # part of a budget for stopping the server and writing the report
-
-
-def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.0) -> TuneSettings:
-    """Create the settings of a search; `options` are those of its measurements. `started_s` is the time already used
-    from the budget; stopping takes about as long."""
-    cluster = _cluster_of(request, options)
-    options = replace(with_api_key(options), ray=None)  # each server generates its own load
-    control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
-    if request.url is not None and request.launch_mode != "local":
-        raise UsageError(
-            f"the launch mode {request.launch_mode} uses no server, but --url names one",
-            remedy="give only one of them",
-        )
-    if request.url is not None:
-        url, options = _written(request.url, options)
-        control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
-        addresses = Addresses(http=url, grpc=url, metrics_url="")
-        launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
-    else:
-        launch = LaunchSettings(
-            mode=request.launch_mode,
-            repositories=request.model_repository or (example_repository(),),
-            install_path=request.install_path,
-            control=control,
-        )
-    constraints, objectives = _constraints(request.slo), _objectives(request.objective)
-    wanted = [*(row.tag for row in constraints), *(tag for tag, _ in objectives)]
-    must_know_gpus = any(BY_TAG[tag].of_gpu for tag in wanted)
-    percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
-    model = ModelSettings(
-        Goal(options.model, objectives, constraints),
-        options=replace(
-            options,
-            duration_s=None,
-            asynchronous=True,
-            percentile=percentile,
-            collect_metrics=options.collect_metrics or must_know_gpus,
-        ),
-        batches=(options.batch or 1,),
-    )
-    return TuneSettings(
-        models=(model,),
-        launch=launch,
-        search=SearchSettings(
-            request.search,
-            SearchBounds(request.instances, request.batch, request.load, delays_us=request.delays),
-            budget_s=None
-            if request.budget_s is None
-            else max(1.0, request.budget_s - started_s - max(RESERVE_S, started_s)),
-            seed=request.seed,
-            ends_at_limit=True,
-        ),
-        journal=request.journal,
-        must_know_gpus=must_know_gpus,
-        cluster=cluster,
-    )
-
-
-def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | None:
-    """Return the cluster, if any, and reject conflicting options."""
-    if options.ray is None and request.servers is None:
-        return None
-    if options.ray is None:
-        raise UsageError(
-            f"--servers {request.servers} starts servers on a Ray cluster, but --ray is missing",
-            remedy="give the cluster's address with --ray, or --ray local for this machine",
-        )
-    if request.servers is None:
-        raise UsageError(
-            f"--ray {options.ray} starts servers on a Ray cluster, but --servers is missing",
-            remedy="give --servers N: each gets a GPU, or an equal share of the cores",
-        )
-    others = {
-        f"--url {request.url}": request.url is not None,
-        f"--triton-launch-mode {request.launch_mode}": request.launch_mode != "local",
-        f"--search {request.search}": request.search != "smart",
-    }
-    for words, is_given in others.items():
-        if is_given:
-            raise UsageError(
-                f"--servers starts its own servers and runs the smart search on them in parallel, which "
-                f"{words} does not support",
-                remedy="leave one of them out",
-            )
-    return ClusterSettings(options.ray, request.servers)
-
-
-def _written(url: str, options: Options) -> tuple[str, Options]:
-    """Return the address in normal form, and the options implied by its scheme."""
-    options = replace(options, url=url)
-    written = written_address(options)
-    options = with_scheme(options, written)
-    known = maybe_server_path(written.path.rstrip("/"))
-    path = written.path.rstrip("/") if known is None else known.prefix
-    return url_of(options, written, path), replace(options, url=None)
-
-
-_OBJECTIVES = {
-    "throughput": THROUGHPUT,
-    "latency": "perf_latency_avg",
-    **{f"p{rank}": f"perf_latency_p{rank}" for rank in (50, 90, 95, 99)},
-    "gpu memory": "gpu_used_memory",
-    "gpu power": "gpu_power_usage",
-}
-"""Metric tags by name."""
-
-
-def _objectives(text: str | None) -> tuple[tuple[str, float], ...]:
-    """Parse objectives with weights, such as `throughput:2, gpu power:1`."""
-    if text is None:
-        return Goal("").objectives
-    found: dict[str, float] = {}
-    for term in text.lower().replace("_", " ").split(","):
-        name, _, weight = (part.strip() for part in term.partition(":"))
-        if name not in _OBJECTIVES or _OBJECTIVES[name] in found:
-            problem = "is named twice" if name in _OBJECTIVES else "is not an objective"
-            raise UsageError(
-                f"--objective {text}: '{name}' {problem}",
-                remedy=f"the objectives are {', '.join(_OBJECTIVES)}",
-            )
-        if not re.fullmatch(r"\d*\.?\d+|", weight) or (weight and float(weight) == 0):
-            raise UsageError(
-                f"--objective {text}: the weight of {name} is '{weight}', not a number above 0",
-                remedy="write, for example, 'throughput:2, gpu power:1'",
-            )
-        found[_OBJECTIVES[name]] = float(weight or 1)
-    return tuple(found.items())
-
-
-def _constraints(slo: str | None) -> tuple[Constraint, ...]:
-    if slo is None:
-        return ()
-    others = maybe_slo(slo)
-    found = [_gpu_constraint(term) for term in _terms(slo) if _is_of_gpus(term)]
-    for term in () if others is None else others.terms:
-        metric = metric_of(term)
-        if metric.tag not in BY_TAG:
-            raise UsageError(
-                f"--slo names {term.label}, which tune does not support",
-                remedy="use mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory or gpu power",
-            )
-        limit = metric.in_unit(term.limit)
-        is_least = term.sign.startswith(">")
-        found.append(
-            Constraint(metric.tag, low=limit if is_least else None, high=None if is_least else limit)
-        )
-    return tuple(found)
-
-
-def maybe_slo(text: str) -> Slo | None:
-    """Return the part of an SLO that does not limit GPUs; None if there is none."""
-    others = [term for term in _terms(text) if not _is_of_gpus(term)]
-    return parse_slo(",".join(others)) if others else None
-
-
-def _terms(text: str) -> list[str]:
-    return [term.strip() for term in text.split(",")]
-
-
-def _is_of_gpus(term: str) -> bool:
-    return term.lower().startswith("gpu")
-
-
-_GPU_TERM = re.compile(r"gpu[ _](memory|power)\s*<=?\s*(\d+\.?\d*)\s*(\w+)", re.IGNORECASE)
-_GPU_LIMITS = {
-    "memory": ("gpu_used_memory", {"mb": 1.0, "gb": 1e3, "mib": 2**20 / MEGA, "gib": 2**30 / MEGA}),
-    "power": ("gpu_power_usage", {"w": 1.0, "kw": 1e3}),
-}
-"""Tag and units, by limited resource."""
-
-
-def _gpu_constraint(term: str) -> Constraint:
-    """Parse `gpu memory<8GB`, the total over all GPUs of the server, or `gpu power<300W`, their mean."""
-    found = _GPU_TERM.fullmatch(term)
-    tag, units = ("", {}) if found is None else _GPU_LIMITS[found[1].lower()]
-    if found is None or found[3].lower() not in units:
-        raise UsageError(
-            f"'{term}' is not a GPU limit", remedy="write it like 'gpu memory<8GB' or 'gpu power<300W'"
-        )
-    return Constraint(tag, high=float(found[2]) * units[found[3].lower()])

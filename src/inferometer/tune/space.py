@@ -5,13 +5,16 @@ depth below the field is expanded into such values first, so a space is a plain 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
+from inferometer.options.varying import Vary
 from inferometer.tune import model_config
+from inferometer.tune.condition import Condition
+from inferometer.tune.knobs import KNOBS, knobs_of
 from inferometer.tune.model_config import Fields
 
 BATCH = "max_batch_size"
@@ -40,18 +43,30 @@ class Space:
     parameters: tuple[Parameter, ...] = ()
     is_manual: bool = False
     cpu_only: bool = False
+    conditions: tuple[Condition, ...] = ()  # that every point meets
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether the parameters are placeholders in the command line of a server."""
+        return knobs_of(self.base) is not None
+
+    @property
+    def choices(self) -> Mapping[str, tuple[Any, ...]]:
+        return {parameter.field: parameter.choices for parameter in self.parameters}
 
     def points(self) -> Iterator[ChoiceNumbers]:
-        return itertools.product(*(range(len(parameter.choices)) for parameter in self.parameters))
+        for point in itertools.product(*(range(len(parameter.choices)) for parameter in self.parameters)):
+            if all(condition.holds(self._chosen(point)) for condition in self.conditions):
+                yield point
 
     def overrides(self, point: ChoiceNumbers) -> Fields:
         """Return the changed fields of the point; none for choices of None."""
+        found = {field: value for field, value in self._chosen(point).items() if value is not None}
+        return {KNOBS: found} if self.is_launched else found
+
+    def _chosen(self, point: ChoiceNumbers) -> Mapping[str, Any]:
         pairs = zip(self.parameters, point, strict=True)
-        return {
-            parameter.field: parameter.choices[number]
-            for parameter, number in pairs
-            if parameter.choices[number] is not None
-        }
+        return {parameter.field: parameter.choices[number] for parameter, number in pairs}
 
     @property
     def has_batch_sweep(self) -> bool:
@@ -80,6 +95,20 @@ def automatic(model: str, base: Fields, bounds: SearchBounds, *, cpu_only: bool)
             parameters.append(Parameter(BATCHING, ({}, *delays)))
         parameters.append(Parameter(BATCH, tuple(doubling(*bounds.batch))))
     return Space(model, base, tuple(parameters), cpu_only=cpu_only)
+
+
+def launched(server: str, rows: Sequence[Vary], conditions: tuple[Condition, ...], default: Fields) -> Space:
+    """Return the space of a server that is started by a command line. Its own configuration has the default values, or
+    the first ones that meet the conditions."""
+    parameters = tuple(Parameter(row.name, row.values) for row in rows)
+    space = Space(server, {KNOBS: {}}, parameters, is_manual=True, conditions=conditions)
+    values = next((space.overrides(point)[KNOBS] for point in space.points()), None)
+    if values is None:
+        shown = " and ".join(f"--where '{condition.text}'" for condition in conditions)
+        raise UsageError(f"no combination of the values meets {shown}", remedy="vary more, or relax it")
+    wanted = {**values, **{name: value for name, value in default.items() if value in space.choices[name]}}
+    is_allowed = all(condition.holds(wanted) for condition in conditions)
+    return replace(space, base={KNOBS: wanted if is_allowed else values})
 
 
 def doubling(low: int, high: int) -> Iterator[int]:

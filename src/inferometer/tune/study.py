@@ -1,7 +1,7 @@
 """A whole search as one value and one file, with everything that a report needs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
@@ -10,6 +10,21 @@ from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, 
 from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAccount:
+    """Where the time of a command went, in seconds; on several servers, the mean of them."""
+
+    loading_s: float  # loading configurations, or starting servers
+    warming_s: float
+    measuring_s: float
+    searching_s: float  # everything else: deciding, starting and ending the command
+    servers: int = 1
+
+    @property
+    def total_s(self) -> float:
+        return self.loading_s + self.warming_s + self.measuring_s + self.searching_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,7 @@ class Study(Answer):
     ended: str = ""  # why the search stopped
     seed: int = 0
     sent: str | None = None  # fingerprint of the requests; other trials do not belong to this study
+    account: TimeAccount | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -63,11 +79,29 @@ class Study(Answer):
         """Return every model of a joined name with its members: the configurations that belong together."""
         return tuple(part for name in names.split(",") for part in self.variant(name).with_members)
 
+    def command_line(self, name: str) -> str:
+        """Return the command line of a configuration of a launched server, with placeholders for ports."""
+        lines = self.server.get("lines")
+        found = lines.get(name) if isinstance(lines, Mapping) else None
+        return found if isinstance(found, str) else ""
+
     def variant(self, name: str) -> ModelVariant:
         found = next((variant for variant in self.variants if variant.name == name), None)
         if found is None:
             raise LookupError(f"no configuration named '{name}'")
         return found
+
+
+def accounted(study: Study, total_s: float) -> Study:
+    """Return the study with the account of a command that took `total_s`. Trials in the journal are of earlier ones."""
+    own = [trial for trial in study.trials if not trial.is_recalled]
+    servers = len({trial.server for trial in own}) or 1
+    loading_s, warming_s, measuring_s = (
+        sum(getattr(trial, name) for trial in own) / servers
+        for name in ("loading_s", "warming_s", "measuring_s")
+    )
+    rest_s = max(0.0, total_s - loading_s - warming_s - measuring_s)
+    return replace(study, account=TimeAccount(loading_s, warming_s, measuring_s, rest_s, servers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from inferometer.server.guarded import MEMORY_WORDS
 from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
-
-_NO_MEMORY = ("out of memory", "out_of_memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,9 @@ class Trial:
     reason: str = ""
     repeat: int = 0  # number of earlier measurements of the same
     cost_s: float = 0.0  # since the previous trial: deciding, loading, measuring
-    loading_s: float = 0.0  # part of cost_s
+    loading_s: float = 0.0  # part of cost_s, as are the next two
+    warming_s: float = 0.0
+    measuring_s: float = 0.0
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
     predicted: tuple[tuple[str, float], ...] = ()  # figures expected by the search, by tag
     key: str = ""  # of the content, the load and the repeat
@@ -102,7 +103,7 @@ class Trial:
     @property
     def lacks_memory(self) -> bool:
         """Whether the trial ran out of memory, which says nothing against the model or its settings: others may fit."""
-        return not self.is_measured and any(words in self.reason.lower() for words in _NO_MEMORY)
+        return not self.is_measured and any(words in self.reason.lower() for words in MEMORY_WORDS)
 
     @property
     def name(self) -> str:

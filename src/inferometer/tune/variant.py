@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.text import is_digits
 from inferometer.tune import model_config
+from inferometer.tune.knobs import knobs_of
 from inferometer.tune.model_config import Fields
 
 
@@ -95,8 +96,9 @@ class VariantNames:
     ) -> ModelVariant:
         """Return the variant with these changes. Without changes it is the default, even if a numbered one equals it;
         an ensemble is the default if all its members are, and its batch size follows from theirs."""
-        config = model_config.normal(model_config.merge(base, overrides))
-        is_same = not overrides or ("ensemble_scheduling" in base and config == model_config.normal(base))
+        config = normal(model_config.merge(base, overrides))
+        is_derived = "ensemble_scheduling" in base or knobs_of(base) is not None
+        is_same = not overrides or (is_derived and config == normal(base))
         is_default = is_same and all(part.is_default for part in composing)
         made = ModelVariant(model, default_name(model), overrides, config, cpu_only, composing)
         if is_default:
@@ -112,6 +114,11 @@ class VariantNames:
         made = replace(made, name=f"{model}_config_{self.last.get(model, -1) + 1}")
         self.add(made)
         return made
+
+
+def normal(config: Fields) -> Fields:
+    """Return a configuration in canonical form."""
+    return config if knobs_of(config) is not None else model_config.normal(config)
 
 
 def _content(variant: ModelVariant) -> str:

@@ -9,8 +9,9 @@ from inferometer.measure.checks import changed
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
 from inferometer.tune.meter import EngineMeter, TrialError
+from inferometer.tune.request import settings_of
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.settings import Addresses, Effort, settings_of
+from inferometer.tune.settings import Addresses, Effort
 from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import ModelVariant
 from tests.support.nvml import FakeNvml

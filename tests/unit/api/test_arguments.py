@@ -117,7 +117,7 @@ def wrong(name, *args, **given):
         (wrong("tune", "m", repositories=["/no/models"]), "'/no/models'"),
         (wrong("compare", "a", "b", concurrency=0), "A level must be > 0"),
         (wrong("tune", "m", model_repository="m"), "'model_repository' has no effect in api.tune"),
-        (wrong("tune", "m", rate=3), "'rate' has no effect in api.tune"),
+        (wrong("tune", "m", rate=3), "rate is not supported for models on Triton"),
         (wrong("compare", "a", "b", fail_if=3), "fail_if takes one or several strings"),
         (wrong("compare", 3, 4), "a variant must be a str or Result, but is 3"),
         (wrong("compare", "a", "b", max_error_rate="much"), "max_error_rate needs a share"),

@@ -19,6 +19,8 @@ from inferometer.services.address import read_address
 from inferometer.services.endpoint import Endpoint
 
 REDACTED = (
+    ("vllm serve m --api-key S3CRET --port 1", "vllm serve m --api-key *** --port 1"),
+    ("run --hf-token S3CRET", "run --hf-token ***"),
     ("http://user:S3CRET@host:1/x", "http://***@host:1/x"),
     ("http://S3CRET@host", "http://***@host"),
     ("https://h/x?api_key=S3CRET&n=1", "https://h/x?api_key=***&n=1"),
@@ -48,6 +50,7 @@ REDACTED = (
     ("token:S3CRET", "token:***"),
 )
 PLAIN = (
+    "serve --prompt-tokens 12 --api-key-env NAME --token 12 --api-key --port 1",
     "http://localhost:8000/v1/models?limit=5",
     "max_tokens=5",
     "--prompt-tokens 512",

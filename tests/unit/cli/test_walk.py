@@ -252,6 +252,17 @@ OUTPUTS = (
     "HTTP fake --store kept --ui",
 )
 EVERYWHERE = ("--help", "--help-all", "--version", "--show-config")
+SERVED = (
+    "-u OPENAI -m tiny --service-kind openai -c 2 --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
+    "-u OPENAI -m tiny --service-kind openai -r 5 --prompts table.csv --prompt-column other",
+    "-u OPENAI -m tiny --service-kind openai -c 2 --prompts prompts --unique-prompts",
+    "-u OPENAI -m tiny --service-kind openai -c 2 --tokenizer tokenizer.json --repeat-prompts",
+    "-u OPENAI -m tiny --service-kind openai -c 2 --prefix-tokens 5 --prefix-pool 3 --prefix-zipf 2",
+    "-u PLAIN --path /page --method PUT --body hello -c 2",
+    '-u OPENAI -m tiny --service-kind openai -c 2 --body-template \'{"prompt": "{{{{prompt}}}}"}\' '
+    "--reply-path text=choices.0.text",
+)
+"""Of the options of a measurement that `tune` supports only with --serve."""
 OWN_LINES = {
     "find": (
         "HTTP fake --slo p99<200ms --by concurrency -d 2s",
@@ -280,6 +291,11 @@ OWN_LINES = {
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
         "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
         "fake -u HTTP --ray local --servers 2 --shape TEXT:1",
+        "--serve 'true {slots} {port} {f}' --vary slots=1:4 --where slots>1 --serve-env A=b --serve-file f=key "
+        "--ready /up --start-timeout 3s --serve-logs logs",
+        "--serve 'true {max_num_seqs} {port}' --preset vllm --vary max_num_seqs=1:2",
+        "--serve 'true {max_num_seqs} {port}' --preset vllm --serve-file max_num_seqs=key",
+        *(f"{line} --serve 'true {{slots}}' --vary slots=1,2 --search brute" for line in SERVED),
     ),
     "capacity": (
         "--traffic trace.jsonl --slo p99<2s --options base.json --price 2/h --balancer random --spare 2 --html p.html",

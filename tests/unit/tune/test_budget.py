@@ -6,7 +6,7 @@ from inferometer.cli.tune import _age_s
 from inferometer.measure.checks import changed
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
-from inferometer.tune.settings import settings_of
+from inferometer.tune.request import settings_of
 
 
 @pytest.mark.parametrize(("started_s", "left_s"), [(0.0, 59.0), (0.5, 58.5), (5.0, 50.0), (90.0, 1.0)])

@@ -9,9 +9,10 @@ from inferometer.measure.checks import changed
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Estimate
+from inferometer.tune.goals import maybe_slo
 from inferometer.tune.prepare import with_gpu_figures
+from inferometer.tune.request import settings_of
 from inferometer.tune.scoring import Constraint, Goal, passes
-from inferometer.tune.settings import maybe_slo, settings_of
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 
 WRITTEN = (

@@ -5,7 +5,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.commands import check_gpus
 from inferometer.observe.host import Gpu
-from inferometer.tune.meter import watch_idle
+from inferometer.tune.trial_figures import watch_idle
 
 
 def test_memory_is_the_maximum_and_other_figures_are_means():

@@ -12,9 +12,10 @@ import pytest
 
 from inferometer.options.options import DataOptions, Options
 from inferometer.stats.measurement import GpuFigures
-from inferometer.tune import meter
-from inferometer.tune.meter import fingerprint, resident
+from inferometer.tune import trial_figures
+from inferometer.tune.fingerprint import fingerprint
 from inferometer.tune.settings import Prompts
+from inferometer.tune.trial_figures import resident
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,9 @@ def level(*, reported=(), seen=(), is_local=True):
     ],
 )
 def test_gpu_figures_come_from_the_host_of_the_server_or_else_its_metrics(found, expected):
-    assert {uuid: figures.get("gpu_used_memory") for uuid, figures in meter._gpus(found)} == expected
+    assert {
+        uuid: figures.get("gpu_used_memory") for uuid, figures in trial_figures.gpus_of(found)
+    } == expected
 
 
 STUB = "import sys, time; print('ready', flush=True); time.sleep(600)"
@@ -111,7 +114,7 @@ def test_processes_of_the_previous_variant_do_not_count():
             family[1].kill()
 
         Timer(0.3, end).start()
-        meter._await_leavers([os.getpid()], {"m": 1})
+        trial_figures.await_leavers([os.getpid()], {"m": 1})
         assert is_ended.is_set()
         assert family[2].poll() is None
     finally:

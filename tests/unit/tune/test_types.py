@@ -14,6 +14,7 @@ from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
+from inferometer.tune.request import settings_of
 from inferometer.tune.scoring import (
     Constraint,
     Goal,
@@ -25,7 +26,6 @@ from inferometer.tune.scoring import (
     score,
     violation,
 )
-from inferometer.tune.settings import settings_of
 from inferometer.tune.space import SearchBounds, automatic, doubling, manual
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart

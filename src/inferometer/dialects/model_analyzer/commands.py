@@ -21,7 +21,8 @@ from inferometer.observe.host import open_nvml
 from inferometer.options.options import Options
 from inferometer.report.documents import study_facts as facts
 from inferometer.tune import journal as journals
-from inferometer.tune import meter, session
+from inferometer.tune import session
+from inferometer.tune.fingerprint import fingerprint
 from inferometer.tune.study import Study
 
 Profile = Callable[..., Iterator[Study]]
@@ -131,7 +132,7 @@ def _mark_of_sent(job: ProfileJob) -> Callable[[Sent], str]:
             return load_generator.fingerprint(job.generator, list(sent))
         known = session.sent_prompts([row for row in job.settings.models if row.name in sent])
         plain = {model: Options(model=model, protocol=protocol) for model in sent}
-        return meter.fingerprint({model: asked.get(model, plain[model]) for model in sent}, known)
+        return fingerprint({model: asked.get(model, plain[model]) for model in sent}, known)
 
     return mark
 

@@ -25,10 +25,11 @@ from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
-from inferometer.tune.meter import TrialError, TrialFigures, resident
+from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import IN_PROCESS, LaunchSettings
 from inferometer.tune.trial import ClientLoad, Figures
+from inferometer.tune.trial_figures import resident
 from inferometer.tune.variant import ModelVariant
 
 SHOWN = 1000  # characters of its output in a message

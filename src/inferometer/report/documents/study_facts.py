@@ -9,6 +9,7 @@ from inferometer.report.format import difference, plain_number, plural, signific
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
+from inferometer.tune.knobs import knob_words, knobs_of
 from inferometer.tune.scoring import Constraint, Goal, RankedVariant
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Trial
@@ -55,6 +56,16 @@ def hardware(study: Study) -> str:
     return f"{cores} cores of {name}" if name and cores else "CPU"
 
 
+def is_launched(study: Study) -> bool:
+    """Whether the configurations are values in the command line of a server."""
+    return any(knobs_of(variant.config) is not None for variant in study.variants)
+
+
+def knobs_of_name(study: Study, name: str) -> Mapping[str, Any]:
+    """The values of a configuration of a launched server."""
+    return knobs_of(study.variant(name).config) or {}
+
+
 def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
     """(CPU or GPU, number of instances); instances without a kind run where the variant is meant to."""
     usual = "CPU" if variant.cpu_only else "GPU"
@@ -77,6 +88,8 @@ def instances(variant: ModelVariant) -> str:
 
 def shape(variant: ModelVariant) -> str:
     """`2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python`, and its members."""
+    if (values := knobs_of(variant.config)) is not None:
+        return knob_words(values)
     members = ", ".join(f"{part.name} ({shape(part)})" for part in variant.composing)
     if variant.is_ensemble:
         return f"the members {members}"
@@ -264,6 +277,9 @@ def estimate(trial: Trial, tag: str) -> Estimate | None:
 def knobs(variant: ModelVariant) -> Iterator[tuple[str, Any]]:
     """Settings that a search may have changed, with their values in this variant."""
     config = variant.config
+    if (values := knobs_of(config)) is not None:
+        yield from values.items()
+        return
     if "ensemble_scheduling" not in config:
         yield "instances", model_config.total_instances(config)
     yield "max_batch_size", model_config.max_batch_size(config)

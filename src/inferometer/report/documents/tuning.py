@@ -12,6 +12,7 @@ from inferometer.report.document import (
     Code,
     Column,
     Document,
+    Facts,
     Figure,
     Section,
     Span,
@@ -31,13 +32,14 @@ from inferometer.report.documents.study import (
     servers_section,
 )
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
-from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
+from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT, TOKEN_TAGS, TOKENS
 from inferometer.stats.verdict import NOT_SHOWN
-from inferometer.tune import model_config
+from inferometer.tune.knobs import knob_words, knobs_of
+from inferometer.tune.knobs import worded as knobs_worded
 from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import ClientLoad, Status, Trial
-from inferometer.tune.variant import ModelVariant
+from inferometer.tune.variant import ModelVariant, normal
 
 SHOWN = 5  # configurations in the first table, besides the model's own
 OWN = "own config"
@@ -62,14 +64,17 @@ def tuning_document(study: Study) -> Document:
 def _checked(variant: ModelVariant) -> ModelVariant:
     """Normalize configurations: a file may contain anything."""
     parts = tuple(map(_checked, variant.composing))
-    return replace(variant, config=model_config.normal(variant.config), composing=parts)
+    return replace(variant, config=normal(variant.config), composing=parts)
 
 
 # --- words
 
 
 def label(study: Study, name: str) -> str:
-    """The name of a configuration on the page: `config 4`; with several models, all their names."""
+    """The name of a configuration on the page: `config 4`, or the values of a launched server; with several models,
+    all their names."""
+    if facts.is_launched(study):
+        return knob_words(facts.knobs_of_name(study, name))
     if len(study.models) > 1:
         return name.replace(",", " + ")
     return worded(study, name)
@@ -77,6 +82,8 @@ def label(study: Study, name: str) -> str:
 
 def worded(study: Study, text: str) -> str:
     """Replace names of configurations by those on the page."""
+    if facts.is_launched(study):
+        return knobs_worded(text, {variant.name: variant.config for variant in study.variants})
     if len(study.models) > 1:
         return text
     numbered = study.default_name.removesuffix("default")
@@ -115,7 +122,9 @@ def _limit(row: Constraint) -> str:
 
 
 def _shape(variant: ModelVariant) -> str:
-    """`2 CPU instances, batches up to 8, dynamic batching`."""
+    """`2 CPU instances, batches up to 8, dynamic batching`, or the values of a launched server."""
+    if (values := knobs_of(variant.config)) is not None:
+        return knob_words(values)
     size = facts.batch_size(variant)
     batches = "no batches" if size in ("0", "1") else f"batches up to {size}"
     return f"{facts.instance_words(variant)}, {batches}" + (
@@ -149,17 +158,40 @@ def _has_several(study: Study) -> bool:
     return any(len(_working(study, row.name)) > 1 for row in study.ranked)
 
 
-def _gives(trial: Trial) -> str:
+def _gives(study: Study, trial: Trial) -> str:
     """`4,706 infer/s (4,420 to 5,010) with p99 9.2 ms at concurrency 8`."""
-    rate, p99 = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
-    words = [f"{quantity(rate)} infer/s{_range(trial)}"] if rate is not None else []
-    words += [f"p99 {quantity(p99)} ms"] if p99 is not None else []
+    tag, unit = _rate_of(study)
+    rate, p99 = trial.combined(tag), trial.combined(LATENCY_P99)
+    words = [f"{quantity(rate)} {unit}{_range(trial, tag)}"] if rate is not None else []
+    shown = [] if p99 is None else [f"p99 {quantity(p99)} ms"]
+    shown += [
+        f"{BY_TAG[other].short} {quantity(value)} {BY_TAG[other].unit}"
+        for other in _judged_tags(study)
+        if other not in (tag, LATENCY_P99) and (value := trial.combined(other)) is not None
+    ]
+    words += [", ".join(shown)] if shown else []
     return f"{' with '.join(words) or 'neither throughput nor latency'} at {_load(trial)}"
 
 
-def _range(trial: Trial) -> str:
+def _rate_of(study: Study) -> tuple[str, str]:
+    """The rate that describes a configuration, and its unit: tokens if the goal is about them."""
+    is_text = any(tag in TOKEN_TAGS for tag in _judged_tags(study))
+    has_tokens = any(trial.combined(TOKENS) is not None for trial in study.measured)
+    return (TOKENS, "tokens/s") if is_text and has_tokens else (THROUGHPUT, "infer/s")
+
+
+def _judged_tags(study: Study) -> list[str]:
+    """Metrics with a short name that objectives or constraints of a launched server name."""
+    if not facts.is_launched(study):
+        return []
+    tags = [tag for goal in study.goals for tag, _ in goal.objectives]
+    tags += [row.tag for goal in study.goals for row in goal.constraints]
+    return [tag for tag in dict.fromkeys(tags) if BY_TAG[tag].short and tag != "perf_error_rate"]
+
+
+def _range(trial: Trial, tag: str) -> str:
     """The range expected of another run; unknown for several models together."""
-    rate = facts.estimate(trial, THROUGHPUT)
+    rate = facts.estimate(trial, tag)
     if rate is None or rate.limits is None:
         return ""
     low, high = map(quantity, rate.limits)
@@ -182,34 +214,43 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         return f"No measurement of {facts.models(study)} succeeded, so there is nothing to recommend{why}."
     best, name = found.best.best, label(study, found.best.name)
     if not found.does_pass:
-        return f"No configuration meets the SLO ({_promise(study)}); the best without it is {name}: {_gives(best)}."
+        best_words = f"the best without it is {name}: {_gives(study, best)}"
+        return f"No configuration meets the SLO ({_promise(study)}); {best_words}."
     if found.best.name == study.default_name and len(study.ranked) == 1:
-        return f"Only the model's own configuration was measured: {_gives(best)}."
+        return f"Only {_own_words(study)} was measured: {_gives(study, best)}."
     if found.best.name == study.default_name:
-        words = f"Keep the model's own configuration: nothing tried beats its {_gives(best)}"
+        words = f"Keep {_own_words(study)}: nothing tried beats its {_gives(study, best)}"
         near = [label(study, row.name) for row in _near(study, found.best)]
         if not near:
             return f"{words}."
         return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
     verb = "Run" if len(_working(study, found.best.name)) > 1 else "Run it with"
-    shapes = f"{_shapes(study, found.best.name)} ({name})"
-    words = f"{verb} {shapes}: {_gives(best)}"
+    own = _own_words(study)
+    shapes = name if facts.is_launched(study) else f"{_shapes(study, found.best.name)} ({name})"
+    words = f"{verb} {shapes}: {_gives(study, best)}"
     if found.gain is None:
         why = "does not meet the SLO" if found.has_default else "was not measured"
-        return f"{words}; the model's own configuration {why}."
+        return f"{words}; {own} {why}."
     if not found.is_sure:
         lead = difference(found.gain)
         if found.ruling == NOT_SHOWN:
-            return f"No relevant gain over the model's own configuration: the best is {shapes}, {lead}."
+            return f"No relevant gain over {own}: the best is {shapes}, {lead}."
         return (
-            f"Inconclusive: the best figures are those of {shapes}: {_gives(best)}; its gain over the model's own "
-            f"configuration is {lead}. A longer --budget can decide it."
+            f"Inconclusive: the best figures are those of {shapes}: {_gives(study, best)}; its gain over {own} "
+            f"is {lead}. A longer --budget can decide it."
         )
     what = " by the objectives" if facts.has_other_objectives(study) else ""
-    lead = f"{difference(found.gain)} against the model's own configuration{what}"
+    lead = f"{difference(found.gain)} against {own}{what}"
     if not found.is_repeated:
         return f"{words}; {lead} is from one run, which may have been lucky: measure it again before relying on it."
     return f"{words}, {lead}."
+
+
+def _own_words(study: Study) -> str:
+    """The configuration that others are compared with."""
+    if facts.is_launched(study):
+        return label(study, study.default_name)
+    return "the model's own configuration"
 
 
 def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
@@ -240,10 +281,11 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         return
     best = found.best.best
     yield Figure("Recommended", label(study, best.name), _shapes(study, best.name))
-    rate, p99 = facts.estimate(best, THROUGHPUT), facts.estimate(best, LATENCY_P99)
+    tag, unit = _rate_of(study)
+    rate, p99 = facts.estimate(best, tag), facts.estimate(best, LATENCY_P99)
     if rate is not None:
         yield Figure(
-            "Throughput", f"{quantity(rate.value)} infer/s", f"{interval(rate)} at {_load(best)}".strip()
+            "Throughput", f"{quantity(rate.value)} {unit}", f"{interval(rate)} at {_load(best)}".strip()
         )
     if p99 is not None:
         limits = [row for goal in study.goals for row in goal.constraints if "latency" in row.tag]
@@ -252,7 +294,8 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
     if found.gain is not None and best.name != study.default_name:
         detail = "no certain gain"
         if found.is_sure:
-            detail = "against the model's own" if found.is_repeated else "from one run"
+            own = _own_words(study) if facts.is_launched(study) else "the model's own"
+            detail = f"against {own}" if found.is_repeated else "from one run"
         yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
 
 
@@ -263,6 +306,7 @@ def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
     if study.ranked:
         yield _best_section(study)
         yield from _front_section(study, found)
+        yield from _users_section(study)
         yield _configuration_section(study)
     yield from _trials_section(study, found)
     yield from expected_section(study)
@@ -275,40 +319,53 @@ def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
 def _best_section(study: Study) -> Section:
     rows = facts.selected(study, SHOWN)
     own = next((row for row in study.ranked if row.name == study.default_name), None)
-    shape = (Column("Instances"), Column("Max batch"), Column("Dynamic batching", is_number=False, rank=1))
+    shape: tuple[Column, ...] = ()  # a launched server: its values are its name
+    if not facts.is_launched(study):
+        shape = (
+            Column("Instances"),
+            Column("Max batch"),
+            Column("Dynamic batching", is_number=False, rank=1),
+        )
+    tag, unit = _rate_of(study)
+    judged = [other for other in _judged_tags(study) if other not in (tag, THROUGHPUT, LATENCY_P99)]
     columns = (
         NAME,
         *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
-        *map(Column, ("Infer/s", "±95 %", "p99 ms", "vs. own")),
+        *map(Column, (unit.capitalize(), "±95 %", "p99 ms")),
+        *(Column(f"{BY_TAG[other].short} {BY_TAG[other].unit}".strip()) for other in judged),
+        Column("vs. own"),
         *((Column("SLO", is_number=False),) if _promise(study) else ()),
     )
-    cells = tuple(tuple(_best_cells(study, row, own)) for row in rows)
+    cells = tuple(tuple(_best_cells(study, row, own, judged)) for row in rows)
     tones = tuple(Tone.GOOD if row.does_pass else Tone.BAD for row in rows) if _promise(study) else ()
     lead = f"{len(rows)} of {plural(len(study.ranked), 'configuration')}, each at its best load."
     title = "The best configurations"
     return Section("best", title, lead, (Table(title, columns, cells, tones=tones),))
 
 
-def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> Iterator[str]:
+def _best_cells(
+    study: Study, row: RankedVariant, own: RankedVariant | None, judged: Sequence[str]
+) -> Iterator[str]:
     best = row.best
     yield label(study, row.name)
     if _has_several(study):
         yield "; ".join(f"{variant.model}: {_shape(variant)}" for variant in _working(study, row.name))
-    else:
+    elif not facts.is_launched(study):
         (variant,) = _working(study, row.name)
         yield from (_instances(variant), facts.batch_size(variant), facts.batching(variant).lower())
     yield _load(best)
-    yield from _rate_cells(best)
+    yield from _rate_cells(study, best)
     yield _number(best.combined(LATENCY_P99))
+    yield from (_number(best.combined(tag)) for tag in judged)
     is_other = own is not None and own.name != row.name
     yield change_text(gain(study.goals, best, own.best) / 100) if own is not None and is_other else NONE
     if _promise(study):
         yield "kept" if row.does_pass else "broken"
 
 
-def _rate_cells(trial: Trial) -> tuple[str, str]:
-    rate = facts.estimate(trial, THROUGHPUT)
+def _rate_cells(study: Study, trial: Trial) -> tuple[str, str]:
+    rate = facts.estimate(trial, _rate_of(study)[0])
     return (NONE, NONE) if rate is None else (quantity(rate.value), interval(rate))
 
 
@@ -350,6 +407,66 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
     yield Section("front", "Throughput against latency", "", (chart,), is_detail=True)
 
 
+USER_TOKENS = "output_token_throughput_per_user"
+
+
+def users_front(study: Study) -> tuple[Trial, ...]:
+    """Trials from the most tokens per user down; each has more tokens per second than all before it."""
+    rows = [
+        (user, rate, trial)
+        for trial in pool(study.trials)
+        if (user := trial.combined(USER_TOKENS)) is not None and (rate := trial.combined(TOKENS)) is not None
+    ]
+    found: list[tuple[float, Trial]] = []
+    for _, rate, trial in sorted(rows, key=lambda row: (-row[0], -row[1])):
+        if not found or rate > found[-1][0]:
+            found.append((rate, trial))
+    return tuple(trial for _, trial in found)
+
+
+def _users_section(study: Study) -> Iterator[Section]:
+    """Tokens of the server over tokens per user: more of one costs some of the other."""
+    front = users_front(study)
+    if not facts.is_launched(study) or len(front) < 2:
+        return
+    others = [trial for trial in pool(study.trials) if trial.setting not in {row.setting for row in front}]
+    series = (
+        _users_line(study, "front", front, "blue"),
+        _users_line(study, "measured", others, "grey"),
+    )
+    chart = Chart(
+        "Tokens per server against tokens per user",
+        ChartAxis("tokens/s per user", plain_number),
+        ChartAxis("tokens/s of the server"),
+        tuple(line for line in series if line.runs),
+        height=340,
+        note="On the front, no other measurement has more of one without having less of the other.",
+    )
+    cells = tuple(
+        (
+            label(study, trial.name),
+            _load(trial),
+            _number(trial.combined(USER_TOKENS)),
+            _number(trial.combined(TOKENS)),
+            _number(trial.combined("time_to_first_token_p99")),
+        )
+        for trial in front
+    )
+    columns = (NAME, Column("At", is_number=False), *map(Column, ("Per user/s", "Tokens/s", "ttft p99 ms")))
+    table = Table("On the front", columns, cells)
+    yield Section("users", "Tokens per user against tokens per server", "", (chart, table), is_detail=True)
+
+
+def _users_line(study: Study, name: str, trials: Sequence[Trial], colour: str) -> ChartLine:
+    points = [
+        ChartPoint(user, rate, f"{label(study, trial.name)}: {_gives(study, trial)}")
+        for trial in trials
+        if (user := trial.combined(USER_TOKENS)) is not None and (rate := trial.combined(TOKENS)) is not None
+    ]
+    runs = (tuple(points),) if name == "front" else tuple((point,) for point in points)
+    return ChartLine(name, runs if points else (), colour)
+
+
 def _place(trial: Trial) -> tuple[float, float] | None:
     p99, rate = trial.combined(LATENCY_P99), trial.combined(THROUGHPUT)
     return None if p99 is None or rate is None else (p99, rate)
@@ -363,7 +480,7 @@ def _line(
         place, rate = _place(trial), facts.estimate(trial, THROUGHPUT)
         if place is None or rate is None:
             continue
-        tip = f"{label(study, trial.name)}: {_gives(trial)}"
+        tip = f"{label(study, trial.name)}: {_gives(study, trial)}"
         shown = label(study, trial.name) if name == "recommended" else ""
         is_broken = not passes(study.goals, trial)
         points.append(
@@ -375,6 +492,9 @@ def _line(
 
 def _configuration_section(study: Study) -> Section:
     best = study.ranked[0].name
+    if facts.is_launched(study):
+        command = Facts("Command", (("Run", study.command_line(best)),))
+        return Section("configuration", "The recommended command", "", (command,))
     blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
     lead = f"{label(study, best)}: {_shapes(study, best)}. Copy it into the model repository."
     return Section("configuration", "The recommended configuration", lead, blocks)
@@ -390,14 +510,14 @@ def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Sect
         NAME,
         Column("At", is_number=False),
         *((Column("Server"),) if has_servers else ()),
-        *map(Column, ("Infer/s", "±95 %", "Expected", "p99 ms")),
+        *map(Column, (_rate_of(study)[1].capitalize(), "±95 %", "Expected", "p99 ms")),
         Column("Outcome", is_number=False),
     )
     rows, tones = [], []
     for trial in trials[:LISTED]:
         outcome, tone = _outcome(study, trial, found)
-        figures = _rate_cells(trial) if trial.is_measured else (NONE, NONE)
-        expected = _number(dict(trial.predicted).get(THROUGHPUT))
+        figures = _rate_cells(study, trial) if trial.is_measured else (NONE, NONE)
+        expected = _number(dict(trial.predicted).get(_rate_of(study)[0]))
         p99 = _number(trial.combined(LATENCY_P99)) if trial.is_measured else NONE
         server = (NONE if trial.server is None else str(trial.server),) if has_servers else ()
         rows.append((label(study, trial.name), _load(trial), *server, *figures, expected, p99, outcome))

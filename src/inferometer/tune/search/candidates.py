@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
+from inferometer.tune.knobs import coordinates, knobs_of
 from inferometer.tune.search.search import SearchProblem, changed_variant, default_variant
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES
@@ -22,6 +23,7 @@ PER_RATE_DOUBLING = 16  # throughput equals the rate, so a step is the resolutio
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
 INSTANCES_PLACE, BATCH_PLACE = 0, 1
+MOST_TOGETHER = 1024.0  # requests that a server of unknown structure executes together
 PER_INSTANCE_DOUBLING = 2.0  # more than for a batch: cores may run out
 
 
@@ -47,6 +49,12 @@ class Candidates:
 
     kinds: NDArray[np.int64]  # equal for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
+    is_launched: bool = False  # configurations are values in the command line of a server
+
+    @property
+    def knobs(self) -> tuple[Mapping[str, Any], ...]:
+        """The values of each configuration of a launched server."""
+        return tuple(knobs_of(row.variants[0].config) or {} for row in self.configurations)
 
     def parts(self, row: int) -> tuple[tuple[ModelVariant, ClientLoad], ...]:
         """Return the parts of the row's proposal."""
@@ -80,12 +88,23 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
     room = np.array([_room(configuration) for configuration in configurations])[which] / batches
     return Candidates(
-        tuple(configurations), rows, which, batches, room, places, points, kinds.reshape(-1), firsts
+        tuple(configurations),
+        rows,
+        which,
+        batches,
+        room,
+        places,
+        points,
+        kinds.reshape(-1),
+        firsts,
+        problem.tasks[0].space.is_launched,
     )
 
 
 def _room(configuration: Configuration) -> float:
     configs = [part.config for variant in configuration.variants for part in variant.working]
+    if any(knobs_of(config) is not None for config in configs):
+        return np.inf  # unknown
     return float(sum(model_config.total_instances(config) * max(1, _batch(config)) for config in configs))
 
 
@@ -114,7 +133,7 @@ def _load_values(problem: SearchProblem, per_doubling: int) -> list[float]:
 
 def _configurations(problem: SearchProblem, names: VariantNames) -> Iterator[Configuration]:
     default = tuple(default_variant(task, names) for task in problem.tasks)
-    yield Configuration(default, _coordinates(default))
+    yield Configuration(default, _coordinates(problem, default))
     tasks = [part for task in problem.tasks for part in (*task.members, task)]
     seen = {tuple(variant.key for variant in default)}
     for choice in itertools.product(*(list(task.space.points()) for task in tasks)):
@@ -125,13 +144,16 @@ def _configurations(problem: SearchProblem, names: VariantNames) -> Iterator[Con
         key = tuple(variant.key for variant in variants)
         if key not in seen:
             seen.add(key)
-            yield Configuration(variants, _coordinates(variants))
+            yield Configuration(variants, _coordinates(problem, variants))
 
 
 # --- coordinates: doublings for numbers, 0 or 1 for everything else
 
 
-def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
+def _coordinates(problem: SearchProblem, variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
+    knobs = knobs_of(variants[0].config)
+    if knobs is not None:
+        return coordinates(knobs, problem.tasks[0].space.choices)
     found: list[float] = []
     for config in [part.config for variant in variants for part in variant.with_members]:
         found += [
@@ -161,7 +183,8 @@ def _places(
     configurations: list[Configuration], which: NDArray[np.int64], batches: Array, points: OperatingPoints
 ) -> Array:
     places = np.array([configuration.place for configuration in configurations])[which]
-    if not points.by_rate:
+    is_launched = knobs_of(configurations[0].variants[0].config) is not None
+    if not points.by_rate and not is_launched:
         # A batch is no larger than the requests in flight per instance: beyond that all batch sizes are equivalent.
         in_flight = np.log2(points.load * batches)
         for start in range(0, places.shape[1], WIDTH):
@@ -188,6 +211,11 @@ def _points(
     # An ensemble is as fast as its slowest member, which is not known yet: it counts as one model with the geometric
     # mean of its members' settings.
     tuned = [configuration.variants[0] for configuration in configurations]
+    if knobs_of(tuned[0].config) is not None:
+        # What the values do is unknown: a server that executes all requests in flight together, whose cost has a fixed
+        # part and one per request, has the shape of most load curves. The rest is learned from the measurements.
+        ones = np.ones(len(which))
+        return OperatingPoints(ones, MOST_TOGETHER * ones, 0 * ones, load=load, by_rate=by_rate)
     members = [[part.config for part in variant.working or (variant,)] for variant in tuned]
     counts = np.array([_mean(model_config.total_instances(config) for config in row) for row in members])
     batches = np.array([_mean(max(1, _batch(config)) for config in row) for row in members])

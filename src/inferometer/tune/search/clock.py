@@ -27,7 +27,7 @@ class SearchClock:
 
     def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float, server: int = 0) -> None:
         is_first = server not in self._spent_s
-        if trial.loading_s:
+        if trial.loading_s and trial.is_measured:
             self._loadings.append((instances, trial.loading_s))
         if not is_first and trial.is_measured:
             self._others.append(trial.cost_s - trial.loading_s - effort.duration_s - WAITS * latency_s)

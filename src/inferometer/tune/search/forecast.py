@@ -23,6 +23,7 @@ from inferometer.tune.trial import Trial
 # small table by maximum likelihood.
 
 SCALES = (0.08, 0.2, 0.45)
+UNKNOWN_SCALES = (0.25, 0.5, 1.0)  # if the model does not know what a configuration changes
 LENGTHS = (1.5, 3.0, 6.0)
 NOISES = (0.02, 0.06, 0.15)
 
@@ -30,8 +31,14 @@ NOISES = (0.02, 0.06, 0.15)
 class Covariances:
     """Covariances of the measured points and of the places to predict, shared by all figures of the same points."""
 
-    def __init__(self, points: Array, places: Array, pending: Array | None = None) -> None:
-        self.points, self.places = points, places
+    def __init__(
+        self,
+        points: Array,
+        places: Array,
+        pending: Array | None = None,
+        scales: tuple[float, ...] = SCALES,
+    ) -> None:
+        self.points, self.places, self.scales = points, places, scales
         self.pending = pending if pending is not None and len(pending) else None  # being measured
         # Eigenvalues and eigenvectors of the covariance of the points, for each length.
         self.spectra = [np.linalg.eigh(_kernel(points, points, length)) for length in LENGTHS]
@@ -50,7 +57,8 @@ def predict(covariances: Covariances, values: Array, least_scale: float) -> tupl
     One decomposition serves all scales and noises of a length.
     """
     offset = float(np.median(values))
-    table = np.array([(scale, noise) for scale in SCALES if scale >= least_scale for noise in NOISES])
+    scales = [scale for scale in covariances.scales if scale >= least_scale]
+    table = np.array([(scale, noise) for scale in scales for noise in NOISES])
     squares = table**2
     best, found = -math.inf, None
     for length, (sizes, vectors) in zip(LENGTHS, covariances.spectra, strict=True):
@@ -126,7 +134,8 @@ class Forecaster:
     def _covariances(self, rows: list[int]) -> Covariances:
         """Return the covariances of these candidates, predicting one of each kind."""
         places = self.candidates.places
-        return Covariances(places[rows], places[self.candidates.firsts], places[list(self._pending)])
+        scales = UNKNOWN_SCALES if self.candidates.is_launched else SCALES
+        return Covariances(places[rows], places[self.candidates.firsts], places[list(self._pending)], scales)
 
     def _of_part(
         self, part: int, base: Forecast, covariances: Covariances, rows: list[int], trials: list[Trial]

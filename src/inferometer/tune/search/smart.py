@@ -63,6 +63,7 @@ PATIENCE = 3
 USUAL_LOADS, USUAL_LOOKS, USUAL_HOLDS = 15, 20, 15  # of a search without a budget
 SPEED_UP = 0.75  # exponent of the speed-up with the number of servers, in simulations
 MOST_SKIPS = 200
+SPARE_STARTS = 12  # configurations of a launched server that are tried until one starts
 ROUNDS = 6
 LIKELY = 0.1  # expected gain of another configuration at which the leader is likely to change
 ENDED = "no configuration is expected to be better"
@@ -122,6 +123,8 @@ def _climb(state: SmartState) -> SearchSteps[None]:
     """Measure the default under growing load, up to the knee; if it cannot be loaded, another configuration. Meanwhile
     each further server climbs with its own configuration, as different from the others as possible."""
     others = iter(range(1, len(state.candidates.configurations)))
+    if state.candidates.is_launched:  # what broke the default may break its neighbours
+        others = iter(_unlike(state, min(SPARE_STARTS, len(state.candidates.configurations) - 1)))
     climbers = [0, *_unlike(state, len(state.slots) - 1)]  # by server; -1 if ended
     loads = [0.0] * len(climbers)
     while climbers[0] >= 0:
@@ -228,7 +231,7 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
     """Report every configuration that was never measured, with its highest expected throughput."""
     if not state.forecasts:
         return
-    measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken
+    measured = {state.candidates.rows[row][0] for row in state.rows} | set(state.broken)
     speed = together(state.forecasts)
     standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
@@ -241,9 +244,9 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
             continue
         own = np.flatnonzero((which == number) & feasible)
         said += 1
-        if number in state.too_large:
+        if number in state.ruled_out:
             row = int(np.flatnonzero(which == number)[0])
-            reason = f"at least as large as {state.too_large[number]}, which did not fit in memory"
+            reason = state.ruled_out[number]
         elif not len(own):
             row = int(np.flatnonzero(which == number)[0])
             reason = "not expected to meet the constraints at any load"

@@ -74,7 +74,7 @@ def gains(state: SmartState) -> Array:
     # Candidates equivalent to a measured one are closed.
     is_open = ~np.isin(kinds, kinds[state.rows + state.pending])
     is_open &= may_use(state) & ~_is_missed(state)
-    is_open &= ~np.isin(state.candidates.which, [*state.broken, *state.too_large, *state.held])
+    is_open &= ~np.isin(state.candidates.which, [*state.broken, *state.ruled_out, *state.held])
     for number, load in state.breaking.items():
         is_open &= (state.candidates.which != number) | (state.candidates.points.load < load)
     good = _incumbents(state, feasible)

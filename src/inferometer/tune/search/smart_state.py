@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
+from inferometer.tune.knobs import ruled_out
 from inferometer.tune.scoring import best_first, pool
 from inferometer.tune.search.candidates import BATCH_PLACE, INSTANCES_PLACE, WIDTH, Candidates
 from inferometer.tune.search.clock import SearchClock
@@ -65,8 +66,10 @@ class SmartState:
     slots: tuple[Slot, ...]
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)  # configurations without figures
-    too_large: dict[int, str] = field(default_factory=dict)  # by index: a smaller one that did not fit
+    broken: dict[int, Trial] = field(default_factory=dict)  # configurations without figures
+    ruled_out: dict[int, str] = field(
+        default_factory=dict
+    )  # by index: why it would have no figures, or break a limit
     breaking: dict[int, float] = field(default_factory=dict)  # by configuration: a load without figures
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)  # by row, including running ones
@@ -219,10 +222,11 @@ def _learn(state: SmartState, trial: Trial) -> SearchSteps[None]:
         yield from _leave(state, running, trial)
         return
     if _needs_too_much(state, trial):
-        state.too_large[number] = trial.name
-        _leave_larger(state, number, trial.name)
+        state.ruled_out[number] = _too_large(trial)
+        _leave_larger(state, number, trial)
     state.rows.append(row)
     state.trials.append(trial)
+    _leave_beyond(state)
     state.row_by_setting.setdefault(trial.setting, row)
 
 
@@ -251,9 +255,10 @@ def _leave(state: SmartState, running: Running, trial: Trial) -> SearchSteps[Non
         state.breaking[number] = min(load, state.breaking.get(number, load))
         text = f"{trial.name} is not measured at {trial.load} or more: {trial.reason}"
     else:
-        state.broken.add(number)
+        state.broken[number] = trial
         if trial.lacks_memory:
-            _leave_larger(state, number, trial.name)
+            _leave_larger(state, number, trial)
+        _leave_beyond(state)
         text = f"{trial.name} is left out: {trial.reason}"
     yield SearchMessage(text, is_warning=True)
 
@@ -269,13 +274,31 @@ def _needs_too_much(state: SmartState, trial: Trial) -> bool:
     )
 
 
-def _leave_larger(state: SmartState, number: int, name: str) -> None:
+def _too_large(trial: Trial) -> str:
+    return f"at least as large as {trial.name}, which did not fit in memory"
+
+
+def _leave_larger(state: SmartState, number: int, trial: Trial) -> None:
     """Drop configurations with at least as many instances and as large batches, which need at least as much memory."""
+    if state.candidates.is_launched:
+        return  # it is not known what needs memory
     places = np.array([configuration.place for configuration in state.candidates.configurations])
     sizes = np.hstack([places[:, place::WIDTH] for place in (INSTANCES_PLACE, BATCH_PLACE)])
     for other in np.flatnonzero((sizes >= sizes[number]).all(axis=1)).tolist():
         if other != number and not np.isin(other, state.candidates.which[state.rows]):
-            state.too_large.setdefault(other, name)
+            state.ruled_out.setdefault(other, _too_large(trial))
+
+
+def _leave_beyond(state: SmartState) -> None:
+    """Drop configurations of a launched server that lie beyond failed ones, as far as the trials so far show it."""
+    if not state.candidates.is_launched or not state.broken:
+        return
+    working = set(state.candidates.which[state.rows].tolist())
+    failed = {number: trial.lacks_memory for number, trial in state.broken.items()}
+    state.ruled_out = {
+        number: f"beyond {state.broken[bad].name}, which failed"
+        for number, bad in ruled_out(state.candidates.knobs, failed, working).items()
+    }
 
 
 def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:

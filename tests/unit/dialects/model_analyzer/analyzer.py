@@ -16,7 +16,8 @@ from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.deployment import ServerDeployment
-from inferometer.tune.meter import TrialError, TrialFigures, fingerprint
+from inferometer.tune.fingerprint import fingerprint
+from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.prepare import choose, make_problem
 from inferometer.tune.session import TrialRunner, run, sent_options
 from inferometer.tune.settings import Addresses, LaunchSettings

@@ -1,0 +1,294 @@
+"""The settings of a search over the command line of a server: `--serve`, `--vary`, `--where`, or a preset."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from inferometer.base.errors import UsageError
+from inferometer.measure.checks import changed, with_api_key
+from inferometer.options.commands import TUNE_MODEL_ONLY, TuneOptions
+from inferometer.options.options import AUTO, Options
+from inferometer.options.values import Range
+from inferometer.options.varying import Vary, parse_vary
+from inferometer.server.launcher import ServerCommand, find_program, read_template
+from inferometer.server.ports import LOOPBACK
+from inferometer.server.presets import PRESETS, Preset, maybe_preset
+from inferometer.server.ready import ReadyCheck, parse_ready
+from inferometer.server.template import PORT, filled, is_built_in, names_in, split_command
+from inferometer.services.kind import KINDS
+from inferometer.stats.figures import BY_TAG, GOODPUT_RATE, TOKEN_TAGS, TOKENS
+from inferometer.tune.condition import Condition, parse_condition
+from inferometer.tune.goals import maybe_slo, parse_constraints, parse_objectives
+from inferometer.tune.scoring import LISTED_WEIGHT, Goal
+from inferometer.tune.settings import (
+    COMMAND,
+    KnobSettings,
+    LaunchSettings,
+    ModelSettings,
+    SearchSettings,
+    TuneSettings,
+)
+from inferometer.tune.space import SearchBounds
+
+_DEFAULT_ADDRESS = f"http://{LOOPBACK}:{{port}}"
+
+
+def served_settings(request: TuneOptions, options: Options, budget_s: float | None) -> TuneSettings:
+    """Create the settings of a search that restarts a server with other values."""
+    _refuse_model_only(request, options)
+    preset = _preset_of(request)
+    command = _command_of(request, preset)
+    knobs = _knobs_of(request, preset, command)
+    options, is_text = _options_of(request, with_api_key(options), preset)
+    goal = _goal_of(request, options, command, is_text=is_text)
+    wanted = {row.tag for row in goal.constraints} | {tag for tag, _ in goal.objectives}
+    loads, by_rate = _loads_of(options)
+    must_know_gpus = any(BY_TAG[tag].of_gpu for tag in wanted)
+    model = ModelSettings(
+        goal,
+        options=replace(
+            changed(options, concurrency=None, request_rate=None),
+            duration_s=None,
+            collect_metrics=options.collect_metrics or must_know_gpus,
+            percentile=99 if any(tag == "perf_latency_p99" for tag in wanted) else None,
+        ),
+        batches=(options.batch or 1,),
+        loads=loads,
+        knobs=knobs,
+    )
+    return TuneSettings(
+        models=(model,),
+        launch=LaunchSettings(mode=COMMAND, command=command),
+        search=SearchSettings(
+            request.search,
+            SearchBounds(concurrency=request.load),
+            by_rate=by_rate,
+            budget_s=budget_s,
+            seed=request.seed,
+            ends_at_limit=True,
+        ),
+        journal=request.journal,
+        must_know_gpus=must_know_gpus,
+    )
+
+
+def _refuse_model_only(request: TuneOptions, options: Options) -> None:
+    """Reject options about the models of a Triton server."""
+    plain = TuneOptions()
+    for field, name in TUNE_MODEL_ONLY.items():
+        if getattr(request, field) != getattr(plain, field):
+            raise UsageError(
+                f"{name} is about models on Triton, but --serve starts a server by its command line",
+                remedy="leave one of them out; --vary lists the values to try",
+            )
+    if options.ray is not None or request.servers is not None:
+        raise UsageError(
+            "--serve starts one server on this machine, but --ray and --servers start several on a cluster",
+            remedy="leave one of them out",
+        )
+    if request.search not in ("smart", "brute"):
+        raise UsageError(
+            f"--search {request.search} knows only the settings of Triton models",
+            remedy="use --search smart or --search brute with --serve",
+        )
+
+
+# --- the command
+
+
+def _preset_of(request: TuneOptions) -> Preset | None:
+    """Return the preset that was named, or that of the server which the command starts."""
+    if request.preset is not None:
+        return PRESETS[request.preset]
+    assert request.serve is not None
+    return maybe_preset(split_command(request.serve, "--serve"))
+
+
+def _command_of(request: TuneOptions, preset: Preset | None) -> ServerCommand:
+    text = request.serve
+    if text is None:
+        assert request.preset is not None
+        raise UsageError(
+            f"--preset {request.preset} needs the command that starts the server",
+            remedy=f"add --serve '{PRESETS[request.preset].example}'",
+        )
+    words = split_command(text, "--serve")
+    find_program(words)
+    address = request.url or _DEFAULT_ADDRESS
+    host, port = _place_of(address)
+    files = tuple(_file_of(word) for word in request.serve_file)
+    default = preset.ready if preset is not None else ReadyCheck()
+    command = ServerCommand(
+        words,
+        environment=_environment_of(request, preset),
+        files=files,
+        address=address,
+        host=host,
+        port=port,
+        ready=default if request.ready is None else parse_ready("--ready", request.ready),
+        start_s=request.start_timeout_s,
+        logs=request.serve_logs or request.journal.with_name(f"{request.journal.stem}-logs"),
+    )
+    used = names_in(
+        [*words, *(value for _, value in command.environment), *map(read_template, dict(files).values())]
+    )
+    if port is None and PORT not in used:
+        raise UsageError(
+            "--serve has no {port}, so requests cannot be sent to the port of the server",
+            remedy="write {port} where the command takes its port, or name its address with --url HOST:PORT",
+        )
+    unused = [name for name in dict(files) if name not in used]
+    if unused:
+        raise UsageError(
+            f"--serve-file {unused[0]} is not used",
+            remedy=f"write {{{unused[0]}}} in the command for the path of the file",
+        )
+    return command
+
+
+def _environment_of(request: TuneOptions, preset: Preset | None) -> tuple[tuple[str, str], ...]:
+    """Return the variables of the preset, unless the user sets them, and those of the user."""
+    usual = {} if preset is None else dict(preset.environment)
+    return tuple({**usual, **dict(map(_variable_of, request.serve_env))}.items())
+
+
+def _place_of(address: str) -> tuple[str, int | None]:
+    """Return host and port of an address; None for the port {port}."""
+    text = address if "://" in address else f"http://{address}"
+    try:
+        parts = urlsplit(filled(text.replace(f"{{{PORT}}}", "0"), {}))
+        host, port = parts.hostname, parts.port
+    except (ValueError, KeyError):
+        host, port = None, None
+    if host is None or (port is None and f":{{{PORT}}}" not in text):
+        raise UsageError(
+            f"--url {address} is not the address of the started server",
+            remedy=f"write {_DEFAULT_ADDRESS}, with a path if requests need one, or a fixed port",
+        )
+    return host, port or None
+
+
+def _variable_of(word: str) -> tuple[str, str]:
+    name, sign, value = word.partition("=")
+    if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None:
+        raise UsageError(f"--serve-env '{word}' is not a variable", remedy="write NAME=VALUE")
+    return name, value
+
+
+def _file_of(word: str) -> tuple[str, Path]:
+    name, sign, path = word.partition("=")
+    if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None or is_built_in(name) or not path:
+        raise UsageError(
+            f"--serve-file '{word}' does not name a template",
+            remedy="write NAME=FILE, for {NAME} in the command",
+        )
+    return name, Path(path)
+
+
+# --- what is varied
+
+
+def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerCommand) -> KnobSettings:
+    used = command.used
+    rows = {row.name: row for row in (parse_vary("--vary", word) for word in request.vary)}
+    if len(rows) < len(request.vary):
+        raise UsageError("--vary names a placeholder twice", remedy="list all its values in one --vary")
+    usual = {} if preset is None else preset.knobs
+    for name in used:
+        if name not in rows and name in usual:
+            rows[name] = Vary(name, usual[name].values)
+    for name in rows:
+        if name not in used:
+            raise UsageError(
+                f"--vary {name} is not used",
+                remedy=f"write {{{name}}} in the command, --serve-env or a template",
+            )
+    missing = [name for name in used if name not in rows]
+    if missing:
+        raise UsageError(
+            f"--serve has {{{missing[0]}}}, but its values are not given",
+            remedy=f"add --vary {missing[0]}=..., such as 1:16:x2 or 64,256; write {{{{ for a brace",
+        )
+    if not rows:
+        raise UsageError(
+            "Nothing is varied: --serve has no placeholder besides those of ports and files",
+            remedy="write a placeholder such as {slots}, and --vary slots=1:16:x2",
+        )
+    default = {
+        name: knob.default for name, knob in usual.items() if name in rows and knob.default is not None
+    }
+    conditions = tuple(parse_condition(text, tuple(rows)) for text in request.where)
+    if preset is not None:
+        conditions += tuple(_usual_conditions(preset, rows))
+    return KnobSettings(tuple(rows.values()), conditions, default)
+
+
+def _usual_conditions(preset: Preset, rows: Mapping[str, Vary]) -> Iterator[Condition]:
+    """Yield the conditions of a preset whose placeholders are all varied and numbers."""
+    for text in preset.conditions:
+        named = [name for name in preset.knobs if re.search(rf"\b{name}\b", text)]
+        if all(name in rows and rows[name].is_numeric for name in named):
+            yield parse_condition(text, tuple(rows))
+
+
+# --- requests, goals, loads
+
+
+def _options_of(request: TuneOptions, options: Options, preset: Preset | None) -> tuple[Options, bool]:
+    """Return the options of the requests, with the kind of server that the preset or the SLO implies, and whether it
+    generates text. Without the name of a model, the kind is detected, which also finds the only model."""
+    kind = options.service_kind
+    if kind == AUTO:
+        kind = preset.kind if preset is not None else "openai" if _is_about_text(request) else AUTO
+    if kind == "http" or "path" in options.given or "method" in options.given:
+        kind = "http"
+    is_text = kind == "openai"
+    if kind != AUTO and KINDS[kind].needs_model and not options.model:
+        kind = AUTO
+    found = replace(
+        options, service_kind=kind, url=None, slo=None if request.slo is None else maybe_slo(request.slo)
+    )
+    if is_text and "streaming" not in options.given:
+        found = changed(found, streaming=True)
+    return found, is_text
+
+
+def _is_about_text(request: TuneOptions) -> bool:
+    tags = [row.tag for row in parse_constraints(request.slo)]
+    tags += [tag for tag, _ in parse_objectives(request.objective, is_launched=True)]
+    return any(tag in TOKEN_TAGS for tag in tags)
+
+
+def _goal_of(request: TuneOptions, options: Options, command: ServerCommand, *, is_text: bool) -> Goal:
+    objectives = parse_objectives(request.objective, is_launched=True)
+    if request.objective is None and is_text:
+        objectives = ((TOKENS, LISTED_WEIGHT),)
+    if any(tag == GOODPUT_RATE for tag, _ in objectives) and options.slo is None:
+        raise UsageError(
+            "--objective goodput counts requests that meet an SLO, but --slo is missing",
+            remedy="add one, such as --slo 'ttft p99<500ms'",
+        )
+    return Goal(options.model or Path(command.words[0]).name, objectives, parse_constraints(request.slo))
+
+
+def _loads_of(options: Options) -> tuple[tuple[float, ...] | None, bool]:
+    """Return the loads of -c or -r, and whether they are rates; None: the search chooses them."""
+    if options.request_rate is not None:
+        return tuple(_levels("--rate", options.request_rate)), True
+    if options.concurrency is not None:
+        return tuple(_levels("--concurrency", options.concurrency)), False
+    return None, False
+
+
+def _levels(name: str, span: Range) -> Iterator[float]:
+    if span.listed:
+        yield from map(float, span.listed)
+        return
+    if span.end == 0:
+        raise UsageError(f"{name} has no end", remedy="give the loads, such as 1,4,16")
+    value = float(span.start)
+    yield value
+    while span.end is not None and (value := value + span.step) <= span.end:
+        yield value
