@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import text_capacity, text_twin
 from benchmarks.children import run
 from benchmarks.long_requests import long_answers, overload, troubled
 from benchmarks.machine import Machine, busy_cores, this_machine
@@ -78,6 +79,13 @@ TROUBLED = "Lengths 32..96, levels of 10 s. The true value is that of the steady
 NEAR_CAPACITY = (
     "Number of levels of 10 s that were called overloaded. The server answers one request after the other, at most "
     "100/s. With exponential service times, 10 s are too short to distinguish 95 % from 105 % of the capacity."
+)
+TEXT_TWINS = (
+    "Four engines with known step times, each fitted at four loads of 30 s and predicted at ten others: other "
+    "concurrencies, random arrivals, lengths and slots. 85 to 97 % of the figures should be inside their intervals."
+)
+TEXT_REPLICAS = (
+    "The true p99 of the TTFT with the planned number of replicas, which should meet the SLO, and with fewer."
 )
 COVERAGE = "Searches with different random times; 95 of 100 intervals should cover the limit."
 COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "perf_analyzer")
@@ -359,6 +367,8 @@ def main() -> None:
         ("Long answers", LONG_ANSWERS, "".join(long_answers(options.levels))),
         ("Long answers of an unsteady server", TROUBLED, "".join(troubled(options.levels))),
         ("Rates near the capacity", NEAR_CAPACITY, "".join(overload(options.levels))),
+        ("Twins of text servers", TEXT_TWINS, "".join(text_twin.table(list(text_twin.study())))),
+        ("Replicas of text servers", TEXT_REPLICAS, "".join(text_capacity.rows())),
         (
             "False stalls",
             "4,000 samples each of slow requests at independent times; at most 1 % should be called periodic.",

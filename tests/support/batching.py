@@ -78,6 +78,7 @@ class BatchingServer:
     settings: EngineSettings = KNOWN_ENGINE
     troubles: Troubles | None = None
     latest_s: float = 0.002  # maximum of the random delay of a request
+    prompts: Lengths = lambda source: PROMPT
 
     def open(self, clock: FakeClock, callbacks: Callbacks) -> "_BatchingNetwork":
         return _BatchingNetwork(self, clock, callbacks)
@@ -105,7 +106,7 @@ class _BatchingNetwork:
         self._sent = 0
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
-        asked = AskedSequence(PROMPT, self._server.lengths(self._source))
+        asked = AskedSequence(self._server.prompts(self._source), self._server.lengths(self._source))
         self._live[slot] = (now_ns, asked)
         self._slots[id(asked)] = slot
         self._sent += 1

@@ -363,6 +363,8 @@ def capacity(
     traffic: str | Path,
     slo: str,
     price: float | str | Mapping[str, float | str] | None = None,
+    prompt_tokens: int | str | None = None,
+    output_tokens: int | str | None = None,
     spare: int = _CAPACITY.spare,
     balancer: str = _CAPACITY.balancer,
     stretch_s: float | str | None = None,
@@ -374,7 +376,8 @@ def capacity(
 
     `traffic` is a rate such as "200/s", a trace, a daily curve or a scenario. `price` is per hour, or a text such as
     "1800/month"; with several options, a mapping by option name: the file name without .json, or option1, option2 and
-    so on for results. `spare` replicas may fail. `scale_on` is the target of a simulated autoscaler.
+    so on for results. `prompt_tokens` and `output_tokens` are lengths for servers that generate text; by default they
+    are as in the trace, or as measured. `spare` replicas may fail. `scale_on` is the target of a simulated autoscaler.
     """
     from inferometer.capacity.request import request_of
     from inferometer.capacity.run import plan_capacity
@@ -391,6 +394,8 @@ def capacity(
         traffic=str(traffic),
         slo=slo,
         price=_prices(price),
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
         spare=spare,
         balancer=balancer,
         stretch_s=stretch_s,
@@ -436,17 +441,27 @@ def twin_predict(
     concurrency: float | Sequence[float] = (),
     rate: float | Sequence[float] = (),
     arrivals: str = "constant",
+    prompt_tokens: int | str | None = None,
+    output_tokens: int | str | None = None,
     settings: str | Sequence[str] = (),
 ) -> "Twin":
     """Return the twin (or the one in a file) with forecasts of these loads, each with a 90 % interval.
 
     Several `models`, such as ["a:3", "b:1"], run at the same time and share each load by their weights; by default,
-    each model of the twin runs alone. `settings` are texts such as "a.instances=2" or "a.batching=on".
+    each model of the twin runs alone. `settings` are texts such as "a.instances=2", "a.batching=on" or "a.slots=64".
+    `prompt_tokens` and `output_tokens` are lengths for servers that generate text, such as "uniform(100, 200)".
     """
     from inferometer.twin.predict import predict_twin
 
     made = _twin(twin)
-    given = {"models": models, "concurrency": concurrency, "rate": rate, "arrivals": arrivals}
+    given = {
+        "models": models,
+        "concurrency": concurrency,
+        "rate": rate,
+        "arrivals": arrivals,
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
+    }
     return predict_twin(made, _twin_loads(made, given, settings))
 
 
@@ -492,13 +507,20 @@ def _twin_loads(twin: "Twin", given: dict[str, Any], settings: str | Sequence[st
     from inferometer.options.twin import TwinOptions
     from inferometer.twin.loads import AskedLoads, loads_of, setting_of
 
-    own = checked(TwinOptions, arrivals=given["arrivals"])
+    own = checked(
+        TwinOptions,
+        arrivals=given["arrivals"],
+        prompt_tokens=given.get("prompt_tokens"),
+        output_tokens=given.get("output_tokens"),
+    )
     asked_loads = AskedLoads(
         models=items("models", given["models"]),
         concurrency=_numbers("concurrency", given["concurrency"]),
         rates=_numbers("rate", given["rate"]),
         arrivals=own.arrivals,
         settings=tuple(map(setting_of, items("settings", settings))),
+        prompt_tokens=own.prompt_tokens,
+        output_tokens=own.output_tokens,
     )
     return loads_of(twin, asked_loads)
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from inferometer.base.errors import UsageError
 from inferometer.base.slo import TIMES, Slo
 from inferometer.base.units import NS_PER_S, plain_number
-from inferometer.capacity.fleet import Fleet, simulate
-from inferometer.capacity.replica import Replica
+from inferometer.capacity.fleet import AnyReplica, Fleet, simulate
 from inferometer.capacity.traffic import ExpectedTraffic
 
 PERIOD_S = 15.0
@@ -104,7 +103,12 @@ class Scaler:
 
 
 def autoscale(
-    scaler: Scaler, replica: Replica, traffic: ExpectedTraffic, needed: Sequence[int], promise: Slo, seed: int
+    scaler: Scaler,
+    replica: AnyReplica,
+    traffic: ExpectedTraffic,
+    needed: Sequence[int],
+    promise: Slo,
+    seed: int,
 ) -> Autoscaling:
     """Simulate the scaler; `needed` is the number of replicas that each stretch needs."""
     period_s = _period_s(traffic)
@@ -200,16 +204,20 @@ def _arrivals(
     return random.poisson(rates[places] * period_s).astype(np.float64), places
 
 
-def _slack_s(replica: Replica, promise: Slo) -> float:
+def _slack_s(replica: AnyReplica, promise: Slo) -> float:
     """Return how long a request may queue without exceeding the tightest limit."""
-    limits = [term.limit / NS_PER_S for term in promise.terms if term.figure in TIMES]
-    return max(0.0, min(limits, default=1.0) - replica.alone_s)
+    slacks = [
+        term.limit / NS_PER_S - (replica.alone_s if term.figure == "latency" else 0.0)
+        for term in promise.terms
+        if term.figure in ("latency", "ttft")
+    ]
+    return max(0.0, min(slacks, default=1.0))
 
 
 class _Inside:
     """Mean number of requests in a replica as a function of its utilisation, under Poisson arrivals."""
 
-    def __init__(self, replica: Replica, seed: int) -> None:
+    def __init__(self, replica: AnyReplica, seed: int) -> None:
         self._used = np.linspace(0.0, 0.95, 20)
         self._inside = np.zeros(len(self._used))
         for number, used in enumerate(self._used.tolist()):

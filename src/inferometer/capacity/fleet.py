@@ -14,8 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.capacity.replica import Replica
+from inferometer.capacity.text_replica import TextReplica, simulate_replicas
 from inferometer.capacity.traffic import Times
+from inferometer.diagnose.text_lengths import Pair
 
+AnyReplica = Replica | TextReplica
 BALANCERS = ("round-robin", "random", "least-outstanding")
 
 
@@ -23,7 +26,7 @@ BALANCERS = ("round-robin", "random", "least-outstanding")
 class Fleet:
     """A number of identical replicas and the policy of their load balancer."""
 
-    replica: Replica
+    replica: AnyReplica
     count: int
     balancer: str = BALANCERS[0]
 
@@ -34,13 +37,40 @@ class FleetRun:
 
     latencies_s: NDArray[np.float64]
     inside: NDArray[np.int64]
+    first_s: NDArray[np.float64] | None = None  # time to the first token; None unless replicas generate text
+    between_s: NDArray[np.float64] | None = None  # time per output token
+
+    def after(self, settling: int) -> "FleetRun":
+        """Return the run without its first requests."""
+        first, between = self.first_s, self.between_s
+        return FleetRun(
+            self.latencies_s[settling:],
+            self.inside[settling:],
+            None if first is None else first[settling:],
+            None if between is None else between[settling:],
+        )
 
 
-def simulate(fleet: Fleet, times_s: Times, random: np.random.Generator) -> FleetRun:
-    """Simulate requests that arrive at these times, in ascending order."""
+def alone(replica: AnyReplica, requests: int, random: np.random.Generator) -> FleetRun:
+    """Return the times of requests that never queue."""
+    if isinstance(replica, TextReplica):
+        found = replica.alone(requests, random)
+        return FleetRun(found.latencies_s, found.inside, found.first_s, found.between_s)
+    latencies_s = replica.work(requests, random) / replica.per_s[0] + replica.delay_s
+    return FleetRun(latencies_s, np.ones(requests, dtype=np.int64))
+
+
+def simulate(
+    fleet: Fleet, times_s: Times, random: np.random.Generator, pairs: Sequence[Pair] | None = None
+) -> FleetRun:
+    """Simulate requests that arrive at these times, in ascending order; `pairs` are their lengths in tokens."""
+    replica = fleet.replica
+    if isinstance(replica, TextReplica):
+        run = simulate_replicas(replica, fleet.count, fleet.balancer, (times_s, pairs), random)
+        return FleetRun(run.latencies_s, run.inside, run.first_s, run.between_s)
     count = len(times_s)
-    queues = [_Queue(fleet.replica) for _ in range(fleet.count)]
-    arrivals, works = times_s.tolist(), fleet.replica.work(count, random).tolist()
+    queues = [_Queue(replica) for _ in range(fleet.count)]
+    arrivals, works = times_s.tolist(), replica.work(count, random).tolist()
     if fleet.balancer == "least-outstanding":
         _to_the_least(queues, arrivals, works)
     else:
@@ -56,7 +86,7 @@ def simulate(fleet: Fleet, times_s: Times, random: np.random.Generator) -> Fleet
         queue.finish()
         ends[queue.ended] = queue.ends_s
         inside[queue.taken] = queue.inside
-    return FleetRun(ends - times_s + fleet.replica.delay_s, inside)
+    return FleetRun(ends - times_s + replica.delay_s, inside)
 
 
 def _to_the_least(queues: Sequence["_Queue"], arrivals: Sequence[float], works: Sequence[float]) -> None:

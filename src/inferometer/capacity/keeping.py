@@ -24,10 +24,12 @@ import numpy as np
 from inferometer.base.errors import UsageError
 from inferometer.base.slo import TIMES, Slo, Term
 from inferometer.base.units import NS_PER_S
-from inferometer.capacity.fleet import Fleet, FleetRun, simulate
+from inferometer.capacity.fleet import AnyReplica, Fleet, FleetRun, alone, simulate
 from inferometer.capacity.replica import Replica
+from inferometer.capacity.text_replica import TextReplica
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch, Times
-from inferometer.stats.series import percentile, rank
+from inferometer.diagnose.text_lengths import Pair
+from inferometer.stats.series import Durations, percentile, rank
 from inferometer.stats.slo import is_each_within
 
 MOST_REQUESTS = 20_000  # requests per simulation: of a longer stretch, only a part is simulated
@@ -43,17 +45,26 @@ WHOLE_FLEET = 100  # largest fleet simulated whole, unless individual requests a
 SETTLING = 50  # requests per replica before a stretch
 LEAST_SETTLING = 100
 
+TEXT_EFFORT = 4  # divisor of the simulated requests for replicas that generate text
+
 _REMEDY = "limit latency, a percentile such as p99, errors or goodput"
+_STREAMED = ("ttft", "tpot")
 
 
-def check_promise(promise: Slo) -> None:
-    """Reject limits on figures that are not simulated."""
+def check_promise(promise: Slo, *, has_text: bool = False) -> None:
+    """Reject limits on figures that are not simulated; those of tokens need replicas that all stream text."""
     for term in promise.terms:
-        if term.figure not in ("latency", "errors", "goodput"):
+        if term.figure in ("latency", "errors", "goodput") or (has_text and term.figure in _STREAMED):
+            continue
+        if term.figure in _STREAMED:
             raise UsageError(
-                f"'{term.text}': `inferometer capacity` simulates whole requests and cannot predict {term.figure}",
-                remedy=_REMEDY,
+                f"'{term.text}': `inferometer capacity` predicts {term.figure} only for results with streamed answers",
+                remedy=f"measure a text server with --streaming, or {_REMEDY}",
             )
+        raise UsageError(
+            f"'{term.text}': `inferometer capacity` simulates whole requests and cannot predict {term.figure}",
+            remedy=f"{_REMEDY}; for text also ttft and tpot" if has_text else _REMEDY,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +85,17 @@ class Simulator:
     """Simulates fleets of one kind of replica under the given traffic, and caches the outcomes."""
 
     def __init__(
-        self, replica: Replica, traffic: ExpectedTraffic, promise: Slo, *, balancer: str, seed: int
+        self, replica: AnyReplica, traffic: ExpectedTraffic, promise: Slo, *, balancer: str, seed: int
     ) -> None:
         self.replica = replica
         self.traffic = traffic
         self._promise = promise
         self._balancer = balancer
         self._seed = seed
+        self._effort = TEXT_EFFORT if isinstance(replica, TextReplica) else 1
         self._known: dict[tuple[int, int, bool], FleetTrial] = {}
-        self._alone_values = self._values(self._alone(MOST_REQUESTS, np.random.default_rng(seed)), rate=0.0)
+        light = alone(replica, MOST_REQUESTS, np.random.default_rng(seed))
+        self._alone_values = self._values(light, rate=0.0)
         self._tight = tuple(_with_margin(term, value) for term, value in self._terms(self._alone_values))
         self._kept_alone: dict[int, bool] = {}  # keyed by the number of requests in a stretch
 
@@ -90,7 +103,8 @@ class Simulator:
         """Simulate the stretch with this index and `count` replicas."""
         key = place, count, is_thorough
         if key not in self._known:
-            self._known[key] = self._run(place, count, THOROUGH if is_thorough else ALL_REQUESTS)
+            total = THOROUGH if is_thorough else ALL_REQUESTS
+            self._known[key] = self._run(place, count, total // self._effort)
         return self._known[key]
 
     def is_kept(self, place: int, count: int) -> bool:
@@ -156,13 +170,10 @@ class Simulator:
         random = np.random.default_rng((self._seed, requests))
         repeats = _repeats(requests, THOROUGH)
         broken = sum(
-            not self._holds(self._values(self._alone(requests, random), rate=0.0)) for _ in range(repeats)
+            not self._holds(self._values(alone(self.replica, requests, random), rate=0.0))
+            for _ in range(repeats)
         )
         return broken <= math.floor(LUCK * repeats)
-
-    def _alone(self, requests: int, random: np.random.Generator) -> FleetRun:
-        latencies_s = self.replica.work(requests, random) / self.replica.per_s[0] + self.replica.delay_s
-        return FleetRun(latencies_s, np.ones(requests, dtype=np.int64))
 
     # --- one stretch
 
@@ -177,9 +188,8 @@ class Simulator:
         inside: list[int] = []
         met: list[float] = []
         for _ in range(repeats):
-            times, settling = self._times(place, requests, part / count, part, random)
-            whole = simulate(fleet, times, random)
-            counted = FleetRun(whole.latencies_s[settling:], whole.inside[settling:])
+            times, settling, pairs = self._times(place, requests, part / count, part, random)
+            counted = simulate(fleet, times, random, pairs).after(settling)
             runs.append(self._values(counted, rate=self.traffic.stretches[place].rate / count))
             inside.append(int(np.partition(counted.inside, at := rank(99, len(counted.inside)))[at]))
             met.append(float((counted.inside > 1).mean()))
@@ -197,20 +207,22 @@ class Simulator:
             return max(1, round(stretch.requests))
         shares = [term.share for term in self._promise.terms if term.figure in TIMES and term.share]
         most = max((MOST_REQUESTS, *(round(BEYOND / share) for share in shares)))
-        return max(1, min(round(stretch.requests), most))
+        return max(1, min(round(stretch.requests), most // self._effort))
 
     def _times(
         self, place: int, requests: int, part: float, count: int, random: np.random.Generator
-    ) -> tuple[Times, int]:
-        """Return the arrival times at this part of the fleet, and how many of them precede the stretch."""
-        settling = max(LEAST_SETTLING, SETTLING * count)
-        known = self.traffic.times_s
+    ) -> tuple[Times, int, Sequence[Pair] | None]:
+        """Return the arrival times at this part of the fleet, how many of them precede the stretch, and the lengths of
+        individual requests."""
+        each = SETTLING if isinstance(self.replica, Replica) else max(SETTLING, self.replica.settling)
+        settling = max(LEAST_SETTLING, each * count)
+        known, pairs = self.traffic.times_s, self.traffic.pairs
         if known is None:
             rate = self.traffic.stretches[place].rate * part
-            return np.cumsum(random.exponential(1 / rate, settling + requests)), settling
+            return np.cumsum(random.exponential(1 / rate, settling + requests)), settling, None
         first, last = self.traffic.numbers(place)
         begin = max(0, first - settling)
-        return known[begin:last], first - begin
+        return known[begin:last], first - begin, None if pairs is None else pairs[begin:last]
 
     def _holds(self, values: Sequence[float]) -> bool:
         return all(term.is_within(value) for term, value in zip(self._tight, values, strict=True))
@@ -220,23 +232,33 @@ class Simulator:
 
     def _values(self, run: FleetRun, *, rate: float) -> tuple[float, ...]:
         """Return the figure that each term of the SLO limits."""
-        latencies = np.round(run.latencies_s * NS_PER_S).astype(np.int64)
-        failed = max(self.replica.failed_share(rate), self.replica.failed_inside(run.inside))
+        failed = self.replica.failed_share(rate)
+        if isinstance(self.replica, Replica):
+            failed = max(failed, self.replica.failed_inside(run.inside))
+        times = {
+            "latency": _whole_ns(run.latencies_s),
+            "ttft": _whole_ns(run.first_s),
+            "tpot": _whole_ns(run.between_s),
+        }
         found: list[float] = []
         for term in self._promise.terms:
             if term.figure == "errors":
                 found.append(failed)
             elif term.figure == "goodput":
-                good = np.ones(len(latencies), dtype=np.bool_)
+                good = np.ones(len(run.latencies_s), dtype=np.bool_)
                 for other in self._promise.terms:
                     if other.figure in TIMES:
-                        good &= is_each_within(other, latencies)
+                        good &= is_each_within(other, times[other.figure])
                 found.append(float(good.mean()) * (1 - failed))
             elif term.percentile is None:
-                found.append(float(latencies.mean()))
+                found.append(float(times[term.figure].mean()))
             else:
-                found.append(float(percentile(latencies, term.percentile)))
+                found.append(float(percentile(times[term.figure], term.percentile)))
         return tuple(found)
+
+
+def _whole_ns(times_s: Times | None) -> Durations:
+    return np.zeros(1, dtype=np.int64) if times_s is None else np.round(times_s * NS_PER_S).astype(np.int64)
 
 
 def _with_margin(term: Term, alone: float) -> Term:

@@ -28,9 +28,15 @@ class PlannedTerm:
 
     text: str
     name: str
-    figure: str  # latency, errors or goodput
+    figure: str  # latency, ttft, tpot, errors or goodput
     limit: float
     expected: BasedFigure
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the expected value violates the limit."""
+        value = self.expected.value
+        return value < self.limit if self.figure == "goodput" else value >= self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class PlannedOption:
     replica: ReplicaFigures
     price_per_h: float | None
     fewest: FleetFigures | None = None  # fewest replicas that meet the SLO, without the spare ones
+    fewer: FleetFigures | None = None  # one replica less, which does not meet it; None if one is enough
     whole: FleetFigures | None = None  # including spare replicas
     over_time: tuple[int, ...] = ()  # for each stretch, including spare replicas
     over_time_basis: Basis = "interpolated"
@@ -77,6 +84,10 @@ class PlannedOption:
     by_balancer: tuple[tuple[str, int], ...] = ()  # fewest replicas with each load balancer
     reason: str = ""  # why no number of replicas meets the SLO
     remarks: tuple[str, ...] = ()
+    lengths: tuple[float, float] | None = (
+        None  # mean tokens of prompts and answers, if replicas generate text
+    )
+    cost_per_million: float | None = None  # output tokens, with all replicas running all the time
 
     @property
     def replicas(self) -> int:

@@ -109,13 +109,28 @@ class Replica:
         return float(shares[np.minimum(np.searchsorted(loads, inside), len(loads) - 1)].mean())
 
 
-def replica_of(result: Result, name: str) -> Replica:
-    """Derive the replica model from the levels of a result."""
-    levels = [
+def measured_loads(levels: Sequence[Level]) -> tuple[tuple[MeasuredLoad, ...], bool]:
+    """Return the loads with an answered request in ascending order, and whether throughput was still growing."""
+    found = _answered(levels)
+    loads = tuple(_load(*row) for row in found)
+    if found[0][0].mode == "request_rate":
+        return loads, _is_growing_by_rate(found, loads)
+    before = loads[-2].per_s if len(loads) > 1 else 0.0
+    return loads, loads[-1].per_s > before * (1 + GROWING)
+
+
+def _answered(levels: Sequence[Level]) -> "list[tuple[Level, Measurement]]":
+    found = [
         (level, level.measurement)
-        for level in result.levels
+        for level in levels
         if level.measurement is not None and level.measurement.request_count
     ]
+    return sorted(found, key=lambda row: row[0].value)
+
+
+def check_fixed_loads(result: Result, name: str) -> None:
+    """Raise unless the result has levels at fixed loads with answered requests."""
+    levels = _answered(result.levels)
     if not levels:
         raise UsageError(f"'{name}' has no level with an answered request", remedy=REMEDY)
     mode = levels[0][0].mode
@@ -129,8 +144,13 @@ def replica_of(result: Result, name: str) -> Replica:
             f"'{name}' was measured with a changing load, but a plan needs figures at fixed loads",
             remedy=REMEDY,
         )
-    levels.sort(key=lambda row: row[0].value)
-    if mode == "concurrency":
+
+
+def replica_of(result: Result, name: str) -> Replica:
+    """Derive the replica model from the levels of a result."""
+    check_fixed_loads(result, name)
+    levels = _answered(result.levels)
+    if levels[0][0].mode == "concurrency":
         return _by_concurrency(levels, _instances(result.model))
     return _by_rate(levels, _instances(result.model))
 
@@ -153,9 +173,7 @@ def _load(level: Level, found: Measurement) -> MeasuredLoad:
 
 
 def _by_concurrency(levels: _Levels, instances: int | None) -> Replica:
-    loads = tuple(_load(*row) for row in levels)
-    before = loads[-2].per_s if len(loads) > 1 else 0.0
-    is_growing = loads[-1].per_s > before * (1 + GROWING)
+    loads, is_growing = measured_loads([level for level, _ in levels])
     most = max(row.low_per_s for row in loads)
     if instances is not None and _are_instances(loads, instances, most):
         places = _Places(instances, most, alone_s=1 / loads[0].low_per_s)
@@ -185,18 +203,19 @@ def _are_instances(loads: Sequence[MeasuredLoad], instances: int, most: float) -
 
 
 def _by_rate(levels: _Levels, instances: int | None) -> Replica:
-    loads = tuple(_load(*row) for row in levels)
+    loads, is_growing = measured_loads([level for level, _ in levels])
     lightest = levels[0][1].latency
     places = _Places(
         1 if instances is None else instances,
         most=max(row.low_per_s for row in loads),
         alone_s=max(lightest.mean_ns, 1) / NS_PER_S,
     )
-    is_growing = (
-        not any(level.has_remark(Note.OVERLOADED, Note.NO_REPLY) for level, _ in levels)
-        and loads[-1].per_s > NEARLY_ALL * loads[-1].load
-    )
     return _with_instances(places, lightest, loads, is_growing=is_growing, mode="request_rate")
+
+
+def _is_growing_by_rate(levels: _Levels, loads: Sequence[MeasuredLoad]) -> bool:
+    is_behind = any(level.has_remark(Note.OVERLOADED, Note.NO_REPLY) for level, _ in levels)
+    return not is_behind and loads[-1].per_s > NEARLY_ALL * loads[-1].load
 
 
 @dataclass(frozen=True, slots=True)

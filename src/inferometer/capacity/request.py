@@ -26,6 +26,8 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
         scaler=Scaler(rule, startup_s, asked.spare),
         balancer=asked.balancer,
         seed=asked.seed,
+        prompt_tokens=asked.prompt_tokens,
+        output_tokens=asked.output_tokens,
     )
 
 

@@ -9,7 +9,7 @@ from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.slo import Slo, Term
 from inferometer.base.units import NS_PER_S, plain_number, share
 from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
-from inferometer.capacity.fleet import BALANCERS
+from inferometer.capacity.fleet import BALANCERS, AnyReplica
 from inferometer.capacity.keeping import NoNumber, Simulator, check_promise
 from inferometer.capacity.over_time import MOST_SIMULATED, needed_over_time
 from inferometer.capacity.plan import (
@@ -21,8 +21,11 @@ from inferometer.capacity.plan import (
     PlannedTerm,
     ReplicaFigures,
 )
-from inferometer.capacity.replica import Replica, is_near, replica_of
+from inferometer.capacity.replica import check_fixed_loads, is_near, replica_of
+from inferometer.capacity.text_replica import TextReplica, text_replica_of, with_reuse
 from inferometer.capacity.traffic import ExpectedTraffic
+from inferometer.diagnose.text_fit import is_text_run
+from inferometer.diagnose.text_lengths import mean_lengths, requested_pairs
 from inferometer.stats.result import Result
 
 WIDE = 0.05  # relative half-width of an interval from which a remark is made
@@ -47,13 +50,24 @@ class CapacityRequest:
     scaler: Scaler
     balancer: str = BALANCERS[0]
     seed: int = 1
+    prompt_tokens: int | str | None = (
+        None  # lengths of text requests, as `measure` takes them; None as measured,
+    )
+    output_tokens: int | str | None = None  # or as in the trace
 
 
 def plan_capacity(request: CapacityRequest) -> CapacityPlan:
     """Plan every option and pick the best one."""
-    check_promise(request.promise)
     if not request.options:
         raise UsageError("no saved result given", remedy="give one with --options machine.json")
+    has_text = all(is_text_run(option.result) for option in request.options)
+    check_promise(request.promise, has_text=has_text)
+    if not has_text and (request.prompt_tokens is not None or request.output_tokens is not None):
+        other = next(option for option in request.options if not is_text_run(option.result))
+        raise UsageError(
+            f"'{other.name}' does not generate text, so its requests have no lengths in tokens",
+            remedy="leave out --prompt-tokens and --output-tokens",
+        )
     traffic = request.traffic
     options = tuple(_planned(option, request) for option in request.options)
     is_single = traffic.times_s is not None
@@ -84,7 +98,9 @@ def _best(options: Sequence[PlannedOption]) -> int | None:
 
 
 def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
-    replica = replica_of(option.result, option.name)
+    replica = _replica(option, request)
+    if isinstance(replica, TextReplica) and not replica.has_streams:
+        check_promise(request.promise)
     simulator = Simulator(
         replica, request.traffic, request.promise, balancer=request.balancer, seed=request.seed
     )
@@ -95,6 +111,7 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
         replica=_behaviour(replica),
         price_per_h=option.price_per_h,
         remarks=tuple(_remarks(option.result, replica)),
+        lengths=mean_lengths(replica.pairs) if isinstance(replica, TextReplica) else None,
     )
     term = simulator.broken_alone()
     if term is not None:
@@ -105,7 +122,23 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
         return replace(empty, reason=str(reason))
 
 
-def _reason(term: Term, replica: Replica) -> str:
+def _replica(option: SavedOption, request: CapacityRequest) -> AnyReplica:
+    if not is_text_run(option.result):
+        return replica_of(option.result, option.name)
+    check_fixed_loads(option.result, option.name)
+    found = text_replica_of(option.result, option.name, request.traffic.pairs)
+    if request.prompt_tokens is None and request.output_tokens is None:
+        return with_reuse(found, request.traffic)
+    if request.traffic.pairs is not None:
+        raise UsageError(
+            f"the trace '{request.traffic.name}' has the lengths of its requests",
+            remedy="leave out --prompt-tokens and --output-tokens",
+        )
+    pairs = requested_pairs(request.prompt_tokens, request.output_tokens, found.pairs)
+    return text_replica_of(option.result, option.name, pairs)
+
+
+def _reason(term: Term, replica: AnyReplica) -> str:
     if term.figure == "errors":
         return f"the error rate violates '{term.text}' even at the lightest load"
     if replica.mode == "concurrency" and replica.loads[0].load == 1:
@@ -122,18 +155,23 @@ def _sized(empty: PlannedOption, simulator: Simulator, request: CapacityRequest)
     most = max(needed)
     hardest = max(range(len(needed)), key=lambda place: (needed[place], traffic.stretches[place].rate))
     fewest = _figures(simulator, hardest, most, request.promise)
+    fewer = _figures(simulator, hardest, most - 1, request.promise) if most > 1 else None
     scaling = _scaling(request, simulator.replica, needed)
     with_spare = tuple(number + spare for number in needed)
     hours = [row.length_s / 3600 for row in traffic.stretches]
     mean = sum(number * length for number, length in zip(with_spare, hours, strict=True)) / sum(hours)
     price = empty.price_per_h
+    cost = None if price is None else (most + spare) * price
+    per_h = traffic.requests / sum(hours) * (0.0 if empty.lengths is None else empty.lengths[1])
     return replace(
         empty,
         fewest=fewest,
+        fewer=fewer,
+        cost_per_million=None if cost is None or not per_h else cost / per_h * 1_000_000,
         whole=_figures(simulator, hardest, most + spare, request.promise) if spare else fewest,
         over_time=with_spare,
         over_time_basis=_over_time_basis(traffic, fewest.basis),
-        cost_per_h=None if price is None else (most + spare) * price,
+        cost_per_h=cost,
         following_per_h=None if price is None else mean * price,
         autoscaling=scaling,
         scaled_per_h=None if price is None or scaling is None else scaling.replica_hours / sum(hours) * price,
@@ -161,7 +199,7 @@ def _behind(
         return None
 
 
-def _scaling(request: CapacityRequest, replica: Replica, needed: Sequence[int]) -> Autoscaling | None:
+def _scaling(request: CapacityRequest, replica: AnyReplica, needed: Sequence[int]) -> Autoscaling | None:
     """Simulate the autoscaler; return None if the traffic never changes."""
     if len(request.traffic.stretches) == 1:
         return None
@@ -171,11 +209,21 @@ def _scaling(request: CapacityRequest, replica: Replica, needed: Sequence[int]) 
 # --- where figures come from
 
 
-def _behaviour(replica: Replica) -> ReplicaFigures:
+def _behaviour(replica: AnyReplica) -> ReplicaFigures:
     words = "concurrency" if replica.mode == "concurrency" else "rate"
     best = max(replica.loads, key=lambda row: row.low_per_s)
     lightest = replica.loads[0]
     is_alone = replica.mode == "request_rate" or lightest.load == 1
+    if isinstance(replica, TextReplica):
+        basis: Basis = "extrapolated" if replica.beyond else "interpolated"
+        return ReplicaFigures(
+            most_per_s=BasedFigure(replica.most_per_s, basis, "the fitted engine, saturated"),
+            alone_ns=BasedFigure(replica.alone_s * NS_PER_S, basis, "the fitted engine, idle"),
+            places=replica.places,
+            measured=tuple((row.load, row.per_s) for row in replica.loads),
+            mode=replica.mode,
+            is_growing=replica.is_growing,
+        )
     return ReplicaFigures(
         most_per_s=BasedFigure(replica.most_per_s, "measured", f"{words} {plain_number(best.load)}"),
         alone_ns=BasedFigure(
@@ -213,8 +261,10 @@ def _figures(simulator: Simulator, place: int, count: int, promise: Slo) -> Flee
     return FleetFigures(count, rate / count, used, terms, basis, source)
 
 
-def _basis(replica: Replica, rate: float, inside: int) -> tuple[Basis, str]:
+def _basis(replica: AnyReplica, rate: float, inside: int) -> tuple[Basis, str]:
     """Return the basis of a simulation in which 99 % of the requests see at most `inside` in their replica."""
+    if isinstance(replica, TextReplica) and replica.beyond:
+        return "extrapolated", replica.beyond
     if replica.mode == "concurrency":
         low, high = replica.loads[0].load, replica.most_inside
         seen = f"up to {inside} requests in a replica"
@@ -240,8 +290,12 @@ def _between(rate: float, rates: Sequence[float], words: str) -> tuple[Basis, st
     return "interpolated", f"between {ends} {words}" if words.endswith("/s") else f"between {words} {ends}"
 
 
-def _used_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
+def _used_basis(replica: AnyReplica, rate: float) -> tuple[Basis, str]:
     """Return the basis of a share of the highest measured throughput."""
+    if isinstance(replica, TextReplica):
+        return (
+            "extrapolated" if replica.beyond else "interpolated"
+        ), "of the throughput of the fitted engine"
     best = max(replica.loads, key=lambda row: row.low_per_s)
     if rate > best.per_s:
         return "extrapolated", "above the highest measured throughput"
@@ -249,7 +303,7 @@ def _used_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
     return "measured", f"of the throughput at {words} {plain_number(best.load)}"
 
 
-def _failed_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
+def _failed_basis(replica: AnyReplica, rate: float) -> tuple[Basis, str]:
     rates = sorted(row.per_s for row in replica.loads)
     near = next((row for row in rates if is_near(rate, row)), None)
     if near is not None:
@@ -265,7 +319,9 @@ def _over_time_basis(traffic: ExpectedTraffic, basis: Basis) -> Basis:
     return basis if is_whole or basis == "extrapolated" else "interpolated"
 
 
-def _remarks(result: Result, replica: Replica) -> Iterator[str]:
+def _remarks(result: Result, replica: AnyReplica) -> Iterator[str]:
+    if isinstance(replica, TextReplica):
+        yield from replica.remarks
     if replica.is_growing:
         last = plain_number(replica.loads[-1].load)
         words = "concurrency" if replica.mode == "concurrency" else "rate"

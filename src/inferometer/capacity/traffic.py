@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.dataset import read_bytes, split_lines
-from inferometer.dataset.replay import parse_trace
+from inferometer.dataset.replay import Trace, parse_trace
+from inferometer.dataset.trace_tokens import cacheable_in_blocks
 
 Times = NDArray[np.float64]
 
@@ -68,6 +69,8 @@ class ExpectedTraffic:
     form: str  # rate, trace, daily curve or scenario
     stretches: tuple[Stretch, ...]
     times_s: Times | None = None
+    pairs: tuple[tuple[int, int], ...] | None = None  # tokens of prompt and answer of each individual request
+    reusable: float = 0.0  # share of the prompt tokens that an earlier request of the trace began with
 
     @property
     def peak(self) -> int:
@@ -114,7 +117,8 @@ def of_rate(given: str) -> ExpectedTraffic:
 
 def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> ExpectedTraffic:
     """Parse a trace of individual request times."""
-    entries = parse_trace(path, data).entries
+    trace = parse_trace(path, data)
+    entries = trace.entries
     times = np.array([entry.time_ns for entry in entries], dtype=np.float64) / NS_PER_S
     if len(times) < 2 or times[-1] <= 0:
         raise UsageError(
@@ -136,7 +140,17 @@ def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> Expected
         Stretch(start_s, length_s, count / length_s)
         for start_s, count in zip(starts.tolist(), counts.tolist(), strict=True)
     )
-    return ExpectedTraffic(Path(path).name, "trace", rows, times)
+    pairs, reusable = _token_lengths(trace)
+    return ExpectedTraffic(Path(path).name, "trace", rows, times, pairs, reusable)
+
+
+def _token_lengths(trace: Trace) -> tuple[tuple[tuple[int, int], ...] | None, float]:
+    """Return the lengths of all requests if the trace has them, and the share of the prompts that repeats."""
+    found = [entry.tokens for entry in trace.entries if entry.tokens is not None]
+    if len(found) < len(trace.entries) or any(row.output is None for row in found):
+        return None, 0.0
+    pairs = tuple((row.input, max(1, row.output or 0)) for row in found)
+    return pairs, cacheable_in_blocks(found) / sum(pair[0] for pair in pairs)
 
 
 def of_curve(path: str, data: bytes) -> ExpectedTraffic:

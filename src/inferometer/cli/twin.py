@@ -36,7 +36,7 @@ COMMAND = Command(
 )
 _OF_VERB = {
     "fit": ("cores",),
-    "predict": ("models", "concurrency", "rate", "arrivals", "settings"),
+    "predict": ("models", "concurrency", "rate", "arrivals", "prompt_tokens", "output_tokens", "settings"),
     "check": ("models", "concurrency", "rate", "arrivals", "url", "duration_s"),
 }
 
@@ -138,6 +138,8 @@ def _loads(twin: "Twin", own: TwinOptions) -> "tuple[TwinLoad, ...]":
         rates=values_of("--rate", own.rate),
         arrivals=own.arrivals,
         settings=tuple(map(setting_of, own.settings)),
+        prompt_tokens=own.prompt_tokens,
+        output_tokens=own.output_tokens,
     )
     if own.arrivals != "constant" and not asked.rates:
         raise UsageError("--arrivals requires --rate", remedy="give --rate as well")

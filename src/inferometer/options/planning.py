@@ -4,6 +4,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
 from inferometer.options import outputs
 from inferometer.options.amounts import price
+from inferometer.options.lengths import lengths
 from inferometer.options.option import appended, option
 from inferometer.options.reach import Reach
 from inferometer.options.values import choice, duration, label, objective, text, whole
@@ -25,9 +26,21 @@ class CapacityOptions:
         group="Capacity",
         is_required=True,
     )
+    prompt_tokens: int | str | None = option(
+        "--prompt-tokens",
+        "For servers that generate text: lengths of prompts, as for `measure` (default: as in the trace, or as "
+        "measured)",
+        lengths(pairs=True),
+    )
+    output_tokens: int | str | None = option(
+        "--output-tokens",
+        "For servers that generate text: lengths of answers (default: as in the trace, or as measured)",
+        lengths(pairs=False),
+    )
     slo: Slo = option(
         "--slo",
-        "SLO to meet in every stretch of the traffic, such as 'p99<50ms, errors<0.1%'",
+        "SLO to meet in every stretch of the traffic, such as 'p99<50ms, errors<0.1%', for text also 'ttft p99<500ms, "
+        "tpot p99<50ms'",
         objective(),
         is_required=True,
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from inferometer.base.frozen import frozen
 from inferometer.options import outputs
+from inferometer.options.lengths import lengths
 from inferometer.options.option import appended, option
 from inferometer.options.reach import Reach
 from inferometer.options.values import (
@@ -61,10 +62,24 @@ class TwinOptions:
         default="constant",
         is_main=True,
     )
+    prompt_tokens: int | str | None = option(
+        "--prompt-tokens",
+        "For servers that generate text: lengths of prompts, as for `measure`: 512, 'uniform(100, 200)', pairs such "
+        "as '128/128:60, 2048/256:40', or @FILE (default: as measured)",
+        lengths(pairs=True),
+        is_main=True,
+    )
+    output_tokens: int | str | None = option(
+        "--output-tokens",
+        "For servers that generate text: lengths of answers (default: as measured)",
+        lengths(pairs=False),
+        is_main=True,
+    )
     settings: tuple[str, ...] = option(
         "--set",
         "Predict with another setting: MODEL.instances=2, MODEL.batching=on, MODEL.max_batch=8 or MODEL.delay_us=500; "
-        "may be given several times. `check` reads the server's actual settings",
+        "for servers that generate text MODEL.slots=64, MODEL.kv_tokens=200000 or MODEL.prefill_tokens=512; may be "
+        "given several times. `check` reads the server's actual settings",
         label("MODEL.SETTING=VALUE"),
         combine=appended,
         is_main=True,

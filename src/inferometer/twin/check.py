@@ -18,6 +18,8 @@ from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.twin.fit import load_part, measured_as, measured_figures, settings_between, spec_of
 from inferometer.twin.predict import forecast
+from inferometer.twin.simulate import MeasuredAs
+from inferometer.twin.text import TextRow, maybe_text_row, measured_text_figures, text_settings
 from inferometer.twin.twin import COMMAND, LoadForecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
 
 _EXACT = 1e-6  # a precision that is never reached, so that every load is measured for its full duration
@@ -60,10 +62,29 @@ def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
     for level in result.levels:
         if level.measurement is None or level.mode not in ("concurrency", "request_rate"):
             continue
+        text = maybe_text_row(result, level)
+        if text is not None and _is_text(twin, text.part):
+            found.append(checked_text(twin, text))
+            continue
         load = TwinLoad((load_part(result, level),), settings_of(twin, [result]))
         (row,) = forecast(twin, load, measured_as(result, level))
         found.append(replace(row, measured=measured_figures(level.measurement)))
     return found
+
+
+def _is_text(twin: Twin, part: LoadPart) -> bool:
+    model = twin.model(part.model)
+    return model is not None and model.text is not None
+
+
+def checked_text(twin: Twin, row: TextRow) -> LoadForecast:
+    """Forecast a measured load of a text server, with its measured figures, lengths and settings."""
+    model = twin.model(row.part.model)
+    assert model is not None
+    assert model.text is not None
+    load = TwinLoad((row.part,), text_settings(row.part.model, row.seen, model.text.engine))
+    (found,) = forecast(twin, load, MeasuredAs(row.seen.seconds))
+    return replace(found, measured=measured_text_figures(row))
 
 
 def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...]:
@@ -80,7 +101,7 @@ def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...
         )
         for model in twin.models
         for row in model.pipeline().walk()
-        if row.name in setups
+        if row.name in setups and not model.is_plain
     }
     return settings_between({name: setups[name] for name in now}, now)
 
@@ -108,6 +129,9 @@ class _Quiet(Watcher):
 def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[LoadForecast]:
     """Forecast each model of a load, beside results measured at the same time."""
     measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
+    row = maybe_text_row(results[0], results[0].levels[-1])
+    if row is not None and _is_text(twin, row.part):
+        return [checked_text(twin, row)]
     load = replace(load, settings=settings_of(twin, results))
     rows = forecast(twin, load, measured_as(results[0], results[0].levels[-1]))
     return [replace(row, measured=measured_figures(found)) for row, found in zip(rows, measured, strict=True)]

@@ -10,16 +10,16 @@ settings, plus a constant between loads by rate and by concurrency.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from inferometer.diagnose.text_lengths import mean_lengths
 from inferometer.stats.intervals import student_t
 from inferometer.twin.twin import (
     BATCHING,
     CONFIDENCE,
-    FIGURES,
     THROUGHPUT,
     Anchor,
     Band,
@@ -32,13 +32,23 @@ from inferometer.twin.twin import (
 REACH = 1.0  # distance at which the correlation of residuals falls to 1/e
 OTHER_MODE = 0.3  # distance between loads by concurrency and by rate
 SWITCHED = 0.7  # distance between batching on and off
-_LEAST = {THROUGHPUT: 0.02, "mean": 0.03, "p50": 0.03, "p90": 0.04, "p99": 0.06}
-_LEAST_PER_DISTANCE = {THROUGHPUT: 0.04, "mean": 0.06, "p50": 0.06, "p90": 0.08, "p99": 0.10}
 _LEAST_NOISE = 0.005
 _SHARED = 2.0  # weight of the mean over all models, in loads
 _NEAR = 0.2  # smallest distance used
 _ONE_MORE = 0.02  # extra requests that a slightly earlier start of the period may add
 _MOST_LOG = 5.0  # bound of a logarithm: no figure is off by a factor of more than about 150
+
+
+LeastErrors = Mapping[str, ErrorModel]
+"""Smallest error that is assumed of each figure."""
+
+PIPELINE_ERRORS: LeastErrors = {
+    THROUGHPUT: ErrorModel(0.02, 0.04),
+    "mean": ErrorModel(0.03, 0.06),
+    "p50": ErrorModel(0.03, 0.06),
+    "p90": ErrorModel(0.04, 0.08),
+    "p99": ErrorModel(0.06, 0.10),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +70,20 @@ def distance(one: Spot, two: Spot) -> float:
     """Return the distance between two loads of the same model."""
     far = abs(math.log(max(one.in_flight, 0.1) / max(two.in_flight, 0.1)))
     far += abs(math.log1p(one.beside) - math.log1p(two.beside))
+    far += _lengths_apart(one.part, two.part)
     far += OTHER_MODE * ((one.part.mode, one.part.arrivals) != (two.part.mode, two.part.arrivals))
     mine = {(row.model, row.name): row.value for row in one.settings}
     theirs = {(row.model, row.name): row.value for row in two.settings}
     for key in mine.keys() | theirs.keys():
         far += _apart(key[1], mine.get(key), theirs.get(key))
     return far
+
+
+def _lengths_apart(one: LoadPart, two: LoadPart) -> float:
+    if one.lengths is None or two.lengths is None:
+        return 0.0
+    rows = zip(mean_lengths(one.lengths.pairs), mean_lengths(two.lengths.pairs), strict=True)
+    return sum(abs(math.log(mine / theirs)) for mine, theirs in rows)
 
 
 def _apart(name: str, one: float | None, two: float | None) -> float:
@@ -80,19 +98,24 @@ def anchor_spot(anchor: Anchor) -> Spot:
     return spot(anchor.load, anchor.model, anchor.in_flight)
 
 
-def error_models(anchors: Sequence[Anchor]) -> dict[str, dict[str, ErrorModel]]:
+def error_models(
+    anchors: Sequence[Anchor], least: LeastErrors = PIPELINE_ERRORS
+) -> dict[str, dict[str, ErrorModel]]:
     """Return the error of each model and figure. With few loads, each model is shrunk towards the mean of all
     models."""
     names = dict.fromkeys(row.model for row in anchors)
-    return {model: {name: _error_model(name, model, anchors) for name in FIGURES} for model in names}
+    return {
+        model: {name: _error_model(name, model, anchors, error) for name, error in least.items()}
+        for model in names
+    }
 
 
-def _error_model(name: str, model: str, anchors: Sequence[Anchor]) -> ErrorModel:
+def _error_model(name: str, model: str, anchors: Sequence[Anchor], least: ErrorModel) -> ErrorModel:
     rows = [row for row in anchors if name in row.residuals]
     squares = [(row.model, max(0.0, row.residuals[name] ** 2 - row.noise[name] ** 2)) for row in rows]
-    base = max(_LEAST[name], math.sqrt(_partly_own(squares, model)))
+    base = max(least.base, math.sqrt(_partly_own(squares, model)))
     grown = [found for row in rows if (found := _growth(name, row, rows, ErrorModel(base, 0.0))) is not None]
-    return ErrorModel(base, max(_LEAST_PER_DISTANCE[name], math.sqrt(_partly_own(grown, model))))
+    return ErrorModel(base, max(least.per_distance, math.sqrt(_partly_own(grown, model))))
 
 
 def _partly_own(rows: Sequence[tuple[str, float]], model: str) -> float:

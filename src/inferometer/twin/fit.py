@@ -13,12 +13,15 @@ from inferometer.diagnose.fit import cores_of, fit, fitted, lightest
 from inferometer.diagnose.investigation import as_set_up
 from inferometer.diagnose.observation import Observation, StepSetup, observation
 from inferometer.diagnose.pipeline import Cores, Pipeline
+from inferometer.diagnose.text_fit import is_text_run
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.twin.errors import Guess, anchor_spot, band, error_models, nearest
+from inferometer.twin.plain import as_observed, check_plain, plain_model, plain_notes
 from inferometer.twin.service import steadied
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
+from inferometer.twin.text import TEXT_ERRORS, TextRow, fit_text_model, text_rows
 from inferometer.twin.twin import (
     BATCHING,
     COMMAND,
@@ -76,22 +79,33 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
         raise UsageError("no run given to fit", remedy="give results saved with --json, or run ids")
     names = origins or [f"run {number}" for number in range(1, len(results) + 1)]
     by_model: dict[str, list[_Row]] = {}
+    text_by_model: dict[str, list[TextRow]] = {}
     asked: dict[str, Mapping[str, Any]] = {}
     notes: list[str] = []
     for origin, result in zip(names, results, strict=True):
+        if is_text_run(result):
+            name = str(result.model.get("name", ""))
+            text_by_model.setdefault(name, []).extend(text_rows(result, origin, notes))
+            asked[name] = result.asked
+            continue
         rows = list(_rows(result, origin, notes))
         if rows:
             by_model.setdefault(rows[0].name, []).extend(rows)
             asked[rows[0].name] = result.asked
-    if not by_model:
+    text_by_model = {name: found for name, found in text_by_model.items() if found}
+    if not by_model and not text_by_model:
         raise _nothing_to_fit(names, results, notes)
     models, anchors = [], []
-    for name, rows in by_model.items():
-        model = _model(name, rows, cores, asked[name])
+    for name, found in by_model.items():
+        model, rows = _fitted(name, found, cores, asked[name], notes)
         models.append(model)
         anchors += [_anchor(row, model, rows[-1]) for row in rows]
-        notes += _blind_spots(model, rows)
     errors = error_models(anchors)
+    for name, text in text_by_model.items():
+        model, own = fit_text_model(name, text, asked[name], notes)
+        models.append(model)
+        anchors += own
+        errors |= error_models(own, TEXT_ERRORS)
     last = results[-1]
     twin = Twin(
         tool=last.tool,
@@ -109,11 +123,6 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
 def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequence[str]) -> UsageError:
     """Return an error that says why no level of the results is usable, and what to measure instead."""
     runs = ", ".join(dict.fromkeys(names))
-    if any(note.endswith(_NO_STATISTICS) for note in notes):
-        return UsageError(
-            f"{runs}: {_NO_STATISTICS} for its models, and a twin is fitted to them",
-            remedy="measure a server with the statistics extension, such as Triton",
-        )
     if notes:
         return UsageError(notes[0], remedy="measure loads that the server and this machine can keep up with")
     found = [level.measurement for result in results for level in result.levels]
@@ -137,9 +146,6 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
             notes.append(
                 f"{origin}: the load {plain_number(level.value)} is left out because it was not applied as specified"
             )
-            continue
-        if not seen.steps:
-            notes.append(f"{origin}: the load {plain_number(level.value)} is left out: {_NO_STATISTICS}")
             continue
         yield _Row(
             level, level.measurement, seen, spec.name, load_part(result, level), measured_as(result, level)
@@ -192,6 +198,58 @@ def _unsure(name: str, found: Estimate | None, chance: float) -> float:
 # --- the pipeline
 
 
+def _fitted(
+    name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[str, Any], notes: list[str]
+) -> tuple[TwinModel, list[_Row]]:
+    """Return the model and the rows that it was fitted to: those with statistics, if there are any."""
+    known = [row for row in rows if row.seen.steps]
+    if known:
+        notes += [
+            f"{name}: the load {plain_number(row.level.value)} is left out: {_NO_STATISTICS}"
+            for row in rows
+            if not row.seen.steps
+        ]
+        model = _model(name, known, cores, asked)
+        notes += _blind_spots(model, known)
+        return model, known
+    closed = [row for row in rows if row.level.mode == "concurrency"]
+    seen = [row.seen for row in closed]
+    check_plain(name, seen, are_closed=bool(closed))
+    light = min(closed, key=lambda row: row.level.value)
+    empty = replace(_made(name, Pipeline(()), rows, light.found.latency, asked), is_plain=True)
+    model = plain_model(
+        empty, seen, lambda tried: _misfit(tried, [_as_observed(tried, row) for row in closed])
+    )
+    notes += [*plain_notes(model, seen), *_few(name, rows)]
+    return model, [_as_observed(model, row) for row in rows]
+
+
+def _as_observed(model: TwinModel, row: _Row) -> _Row:
+    return replace(row, seen=as_observed(model, row.seen))
+
+
+def _made(
+    name: str, pipeline: Pipeline, rows: Sequence[_Row], latency: Distribution, asked: Mapping[str, Any]
+) -> TwinModel:
+    """Return a model with this pipeline, whose times vary like these latencies."""
+    durations = sorted(row.found.duration_ns / NS_PER_S for row in rows)
+    return TwinModel(
+        name=name,
+        stations=pipeline.stations,
+        outside_s=pipeline.outside_s,
+        outside_cpu_s=pipeline.outside_cpu_s,
+        items=rows[-1].seen.items,
+        spread=spread_of(latency),
+        variation=_variation(pipeline, latency),
+        cores=None if math.isinf(pipeline.cores.count) else pipeline.cores.count,
+        scaling=pipeline.cores.scaling,
+        gpus=pipeline.devices.count,
+        turn=pipeline.devices.turn,
+        measured_s=durations[len(durations) // 2],
+        asked=asked,
+    )
+
+
 def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[str, Any]) -> TwinModel:
     closed = [row.seen for row in rows if row.level.mode == "concurrency"]
     # Client-side batches also show the cost of a batch; the last row is the model's current configuration.
@@ -208,22 +266,7 @@ def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[
     light = lightest([row for row in seen if row.items == last.items])
     pipeline = steadied(pipeline, light, [(row.seen, row.found.duration_ns / NS_PER_S) for row in rows])
     latency = next(row.found.latency for row in rows if row.seen is light)
-    durations = sorted(row.found.duration_ns / NS_PER_S for row in rows)
-    made = TwinModel(
-        name=name,
-        stations=pipeline.stations,
-        outside_s=pipeline.outside_s,
-        outside_cpu_s=pipeline.outside_cpu_s,
-        items=last.items,
-        spread=spread_of(latency),
-        variation=_variation(pipeline, latency),
-        cores=None if math.isinf(pipeline.cores.count) else pipeline.cores.count,
-        scaling=pipeline.cores.scaling,
-        gpus=pipeline.devices.count,
-        turn=pipeline.devices.turn,
-        measured_s=durations[len(durations) // 2],
-        asked=asked,
-    )
+    made = _made(name, pipeline, rows, latency, asked)
     # A slow request may be slow in all steps or in one of them: choose the alternative that fits better.
     apart = replace(made, spread=())
     return apart if _misfit(apart, rows) < _CLEARLY * _misfit(made, rows) else made
@@ -356,11 +399,15 @@ def _blind_spots(model: TwinModel, rows: Sequence[_Row]) -> Iterator[str]:
             f"{model.name}: the number of cores of the server is unknown and assumed to be sufficient; "
             "set it with --cores"
         )
-    few = [row.found.request_count for row in rows if row.found.request_count < _FEWEST]
-    if few:
-        yield (
-            f"{model.name}: {len(few)} of {len(rows)} loads had fewer than {_FEWEST} requests, so their p99 is close "
-            "to the maximum; measure for longer"
-        )
+    yield from _few(model.name, rows)
     if all(row.level.mode != "concurrency" for row in rows):
         yield f"{model.name}: no concurrency was measured, so the scaling is not fitted"
+
+
+def _few(name: str, rows: Sequence[_Row]) -> Iterator[str]:
+    few = sum(row.found.request_count < _FEWEST for row in rows)
+    if few:
+        yield (
+            f"{name}: {few} of {len(rows)} loads had fewer than {_FEWEST} requests, so their p99 is close to the "
+            "maximum; measure for longer"
+        )

@@ -7,8 +7,19 @@ from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
+from inferometer.diagnose.text_lengths import requested_pairs
 from inferometer.options.values import Range
-from inferometer.twin.twin import BATCHING, INSTANCES, SETTINGS, LoadPart, StepSetting, Twin, TwinLoad
+from inferometer.twin.twin import (
+    BATCHING,
+    INSTANCES,
+    SETTINGS,
+    TEXT_SETTINGS,
+    LoadPart,
+    StepSetting,
+    TextLengths,
+    Twin,
+    TwinLoad,
+)
 
 _SWITCH = {"on": 1.0, "off": 0.0}
 _WORDS = re.compile(r"(?P<model>.+)\.(?P<name>[a-z_]+)=(?P<value>[a-z0-9.]+)")
@@ -24,6 +35,8 @@ class AskedLoads:
     rates: tuple[float, ...] = ()
     arrivals: str = "constant"
     settings: tuple[StepSetting, ...] = ()
+    prompt_tokens: int | str | None = None  # lengths, as `measure` takes them; None as measured
+    output_tokens: int | str | None = None
 
 
 def loads_of(twin: Twin, asked: AskedLoads) -> tuple[TwinLoad, ...]:
@@ -36,22 +49,48 @@ def loads_of(twin: Twin, asked: AskedLoads) -> tuple[TwinLoad, ...]:
         if not counts and not asked.rates:
             counts = tuple(n for n in _usual(twin, names) if n >= len(mix))
         settings = tuple(row for row in asked.settings if asked.models or _has(twin, names, row.model))
+        lengths = {name: maybe_lengths(twin, name, asked) for name in names}
         for count in counts:
             shares = _whole_shares(mix, count)
-            parts = tuple(LoadPart(name, "concurrency", share) for name, share in shares)
+            parts = tuple(
+                LoadPart(name, "concurrency", share, lengths=lengths[name]) for name, share in shares
+            )
             found.append(TwinLoad(parts, settings))
         whole = sum(weight for _, weight in mix)
         for rate in asked.rates:
             parts = tuple(
-                LoadPart(name, "request_rate", rate * weight / whole, asked.arrivals) for name, weight in mix
+                LoadPart(name, "request_rate", rate * weight / whole, asked.arrivals, lengths[name])
+                for name, weight in mix
             )
             found.append(TwinLoad(parts, settings))
     return tuple(found)
 
 
+def maybe_lengths(twin: Twin, name: str, asked: AskedLoads) -> TextLengths | None:
+    """Return the requested lengths of prompts and answers; None for lengths as measured."""
+    if asked.prompt_tokens is None and asked.output_tokens is None:
+        return None
+    model = twin.model(name)
+    if model is None:
+        return None  # reported later
+    if model.text is None:
+        raise UsageError(
+            f"'{name}' does not generate text, so its requests have no lengths in tokens",
+            remedy="leave out --prompt-tokens and --output-tokens",
+        )
+    measured = model.text.lengths.pairs
+    if asked.prompt_tokens is not None and not model.text.knows_prompts:
+        raise UsageError(
+            f"the server of '{name}' did not report the lengths of prompts, so --prompt-tokens cannot be predicted",
+            remedy="measure a server that reports usage, or leave it out",
+        )
+    return TextLengths(requested_pairs(asked.prompt_tokens, asked.output_tokens, measured))
+
+
 def _has(twin: Twin, names: Sequence[str], step: str) -> bool:
     """Return whether one of these models uses the step; a step that no model uses is reported later."""
     homes = [row.name for row in twin.models for station in row.pipeline().walk() if station.name == step]
+    homes += [row.name for row in twin.models if row.text is not None and row.name == step]
     return not homes or any(name in homes for name in names)
 
 
@@ -136,7 +175,7 @@ def setting_of(word: str) -> StepSetting:
         value = _SWITCH[text] if name == BATCHING else float(text)
     except (KeyError, ValueError):
         value = -1.0
-    least = 1 if name == INSTANCES else 0
+    least = 1 if name in (INSTANCES, *TEXT_SETTINGS) else 0
     if value < least or (name != BATCHING and value != int(value)):
         remedy = "write on or off" if name == BATCHING else f"write a whole number, {least} or more"
         raise UsageError(f"'{word}': '{text}' is not a value of {name}", remedy=remedy)

@@ -11,6 +11,7 @@ from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
 from inferometer.twin.errors import Guess, band, nearest, spot
 from inferometer.twin.sharing import is_short, sharing
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
+from inferometer.twin.text import forecast_text
 from inferometer.twin.twin import (
     BATCHING,
     COMMAND,
@@ -20,6 +21,7 @@ from inferometer.twin.twin import (
     INSTANCES,
     LATENCIES,
     MAX_BATCH,
+    TEXT_SETTINGS,
     THROUGHPUT,
     Anchor,
     Basis,
@@ -47,6 +49,8 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
     """Forecast each model in the load, measured as given; by default for as long as the runs of the fit, or until there
     are enough requests for percentiles."""
     models = [_model(twin, part) for part in load.parts]
+    if any(model.text is not None for model in models):
+        return (forecast_text(twin, load, measured),)
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
     _check_settings(pipelines, load.settings)
     plans = [PartPlan(pipeline, part) for pipeline, part in zip(pipelines, load.parts, strict=True)]
@@ -207,6 +211,11 @@ def _check_settings(pipelines: Sequence[Pipeline], settings: Sequence[StepSettin
             raise UsageError(
                 f"{row.text}: '{row.model}' is not used by this load, only {', '.join(stations)}",
                 remedy=f"did you mean '{close}'?" if close else "name one of these",
+            )
+        if row.name in TEXT_SETTINGS:
+            raise UsageError(
+                f"{row.text}: '{row.model}' does not generate text",
+                remedy="its settings are instances, batching, max_batch and delay_us",
             )
         if row.name == BATCHING and row.value and stations[row.model].max_batch < 2:
             raise UsageError(

@@ -7,6 +7,9 @@ from typing import Any, ClassVar, Literal
 from inferometer.base.answer_file import Answer
 from inferometer.base.units import plain_number
 from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station
+from inferometer.diagnose.text_engine import TextEngine
+from inferometer.diagnose.text_lengths import Pair, mean_lengths
+from inferometer.diagnose.text_load import TIME_FIGURES
 
 COMMAND = "twin"
 CONFIDENCE = 0.9  # level of every forecast interval
@@ -14,9 +17,13 @@ CONFIDENCE = 0.9  # level of every forecast interval
 THROUGHPUT = "throughput"  # infer/s
 LATENCIES = ("mean", "p50", "p90", "p99")  # ns
 FIGURES = (THROUGHPUT, *LATENCIES)
+TOKENS = "tokens"  # output tokens per second
+TEXT_FIGURES = (THROUGHPUT, TOKENS, *TIME_FIGURES)  # of servers that generate text
 
 INSTANCES, BATCHING, MAX_BATCH, DELAY_US = "instances", "batching", "max_batch", "delay_us"
-SETTINGS = (INSTANCES, BATCHING, MAX_BATCH, DELAY_US)
+SLOTS, KV_TOKENS, PREFILL_TOKENS = "slots", "kv_tokens", "prefill_tokens"
+TEXT_SETTINGS = (SLOTS, KV_TOKENS, PREFILL_TOKENS)
+SETTINGS = (INSTANCES, BATCHING, MAX_BATCH, DELAY_US, *TEXT_SETTINGS)
 ITEMS = "items"  # inferences per request; only in measured loads
 
 Basis = Literal["measured", "interpolated", "extrapolated"]
@@ -38,6 +45,18 @@ class StepSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class TextLengths:
+    """Equally likely pairs of prompt and answer lengths, in tokens."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def text(self) -> str:
+        prompt, output = mean_lengths(self.pairs)
+        return f"{prompt:.0f} + {output:.0f} tokens"
+
+
+@dataclass(frozen=True, slots=True)
 class LoadPart:
     """The load of one model."""
 
@@ -45,12 +64,15 @@ class LoadPart:
     mode: LoadMode
     value: float
     arrivals: str = "constant"  # or poisson; only for rates
+    lengths: TextLengths | None = None  # only for servers that generate text
 
     @property
     def text(self) -> str:
+        lengths = "" if self.lengths is None else f", {self.lengths.text}"
         if self.mode == "concurrency":
-            return f"concurrency {plain_number(self.value)}"
-        return f"{plain_number(self.value)} requests/s" + (", random" if self.arrivals == "poisson" else "")
+            return f"concurrency {plain_number(self.value)}{lengths}"
+        arrivals = ", random" if self.arrivals == "poisson" else ""
+        return f"{plain_number(self.value)} requests/s{arrivals}{lengths}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +145,20 @@ class ErrorModel:
 
 
 @dataclass(frozen=True, slots=True)
+class TextModel:
+    """A fitted server that generates text."""
+
+    engine: TextEngine
+    plausible: tuple[TextEngine, ...]  # one standard deviation of the fit away, each in its own direction
+    lengths: TextLengths  # as last measured
+    knows_prompts: bool  # whether the server reported the lengths of prompts
+    has_streams: bool  # whether first tokens were observed
+    server: str | None = None  # kind of engine, if its metrics were read
+
+
+@dataclass(frozen=True, slots=True)
 class TwinModel:
-    """One fitted model, configured as when last measured."""
+    """One fitted model, configured as when last measured. With `text`, it has no stations."""
 
     name: str
     stations: tuple[Station, ...]
@@ -139,6 +173,13 @@ class TwinModel:
     turn: float
     measured_s: float  # duration of a measured load
     asked: Mapping[str, Any]  # the options it was measured with
+    text: TextModel | None = None
+    is_plain: bool = False  # fitted to latencies alone, whatever the server's configuration says
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the predicted figures."""
+        return FIGURES if self.text is None else TEXT_FIGURES
 
     def pipeline(self) -> Pipeline:
         return Pipeline(
@@ -175,10 +216,10 @@ class Twin(Answer):
         for row in self.forecasts:
             if row.model not in known or all(part.model != row.model for part in row.load.parts):
                 raise ValueError(f"forecast of '{row.model}', which is not in the twin or not in the load")
-        for model in known:
-            missing = [name for name in FIGURES if name not in self.errors.get(model, ())]
+        for model in self.models:
+            missing = [name for name in model.figures if name not in self.errors.get(model.name, ())]
             if missing:
-                raise ValueError(f"no error model for {missing[0]} of '{model}'")
+                raise ValueError(f"no error model for {missing[0]} of '{model.name}'")
 
     def model(self, name: str) -> TwinModel | None:
         return next((model for model in self.models if model.name == name), None)

@@ -168,3 +168,19 @@ def test_random_arrivals_at_ninety_percent_are_covered_by_the_intervals(four: Tw
     seeds = range(100, sample(104, 130))
     rows = [row for seed in seeds for row in checked_result(four, FOUR.measured([point], SECONDS, seed=seed))]
     assert sum(bool(row.is_covered("p99")) for row in rows) >= sample(0.7, 0.87) * len(rows)
+
+
+@pytest.mark.parametrize(("instances", "found"), [(1, "1 in service"), (3, "3 in service")])
+def test_instances_are_found_from_latencies_alone(instances: int, found: str) -> None:
+    server = KnownServer("plain", (KnownStep("plain_model", lognormal(10, 0.2), instances),))
+    result = server.measured([in_flight(number) for number in (1, 2, 4, 8)], 3.0)
+    rows = [
+        replace(level, measurement=replace(level.measurement, server=None))
+        for level in result.levels
+        if level.measurement is not None
+    ]
+    twin = fit_twin([replace(result, levels=tuple(rows))])
+    assert found in twin.notes[0]
+    (row,) = checked_result(twin, server.measured([in_flight(6)], 3.0, seed=20))
+    assert abs(row.error("throughput") or 0) < 0.05
+    assert abs(row.error("p99") or 0) < 0.15

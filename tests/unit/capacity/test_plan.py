@@ -101,7 +101,9 @@ def test_options_are_named_after_their_files():
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ({"slo": "ttft<1s"}, "cannot predict ttft"),
+        ({"slo": "ttft<1s"}, "predicts ttft only for results with streamed answers"),
+        ({"slo": "gap<1s"}, "cannot predict gap"),
+        ({"prompt_tokens": 100}, "does not generate text"),
         ({"slo": "throughput>5"}, "cannot predict throughput"),
         ({"price": {"other": 2.0}}, "--price names 'other'"),
         ({"price": "cheap"}, "cheap"),

@@ -29,7 +29,10 @@ def without(result: Result, **more: Any) -> Result:
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(known_result(), Path("known.json"))
-    write(without(known_result(), server=None), Path("plain.json"))
+    plain = without(known_result(), server=None)
+    write(plain, Path("plain.json"))
+    write(replace(plain, levels=plain.levels[:1]), Path("plain-one.json"))
+    write(replaced(plain, mode="request_rate"), Path("plain-rate.json"))
     write(without(known_result(), request_count=0), Path("failed.json"))
     write(replaced(known_result(), mode="phase peak"), Path("phases.json"))
     write(sample_twin("a"), Path("twin.json"))
@@ -53,6 +56,15 @@ def test_fit_then_predict_then_check(capsys: pytest.CaptureFixture[str]) -> None
     assert "are inside their 90 % interval" in capsys.readouterr().out
 
 
+def test_a_server_without_statistics_gets_a_twin_from_latencies_alone() -> None:
+    assert main(["twin", "fit", "plain.json", "-f", "made.json", "-q"]) == 0
+    twin = read(Path("made.json"), Twin)
+    assert "fitted to latencies alone, since the server provides no statistics: 1 in service" in twin.notes[0]
+    (row,) = api.twin_predict(twin, concurrency=4).forecasts
+    assert row.bands["throughput"].value == pytest.approx(100, rel=0.03)
+    assert row.bands["p99"].value == pytest.approx(40e6, rel=0.05)
+
+
 def test_python_gives_the_same_result() -> None:
     twin = api.twin_fit(known_result())
     (row,) = api.twin_predict(twin, concurrency=4, settings="known_model.instances=2").forecasts
@@ -67,7 +79,8 @@ def test_python_gives_the_same_result() -> None:
         ("", "no action is given"),
         ("guess", "unknown action 'guess'"),
         ("fit", "no run is given to fit"),
-        ("fit plain.json", "plain.json: the server provided no statistics for its models"),
+        ("fit plain-one.json", "fitted to latencies alone, and one load does not show what saturates"),
+        ("fit plain-rate.json", "fitted to latencies alone, which rates do not determine"),
         ("fit failed.json", "failed.json: no request succeeded"),
         ("fit phases.json", "phases.json: no load is a plain concurrency or rate"),
         ("fit known.json -c 4", "--concurrency does not apply to `twin fit`"),

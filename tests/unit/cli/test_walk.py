@@ -44,6 +44,7 @@ from tests.support.openai import FakeOpenAi
 from tests.support.planted_store import planted_figures, planted_history
 from tests.support.reports import sample_diagnosis, sample_interference, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
+from tests.support.text_runs import short_text_result, short_text_twin
 from tests.support.tfserving import FakeTfServing
 from tests.support.twins import known_result, sample_twin
 from tests.support.vocabularies import word_level
@@ -115,6 +116,8 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write(base, kept.answer_path)
     write(sample_twin(), Path("twin.json"))
     write(known_result(), Path("known.json"))
+    write(short_text_result(), Path("text-run.json"))
+    write(short_text_twin(), Path("text.json"))
     planted_history(Path("history"), planted_figures(12, seed=1))
     planted_history(Path("worse"), planted_figures(12, seed=1, step=-0.2, at=11))
 
@@ -305,6 +308,7 @@ OWN_LINES = {
         "--traffic trace.jsonl --slo p99<2s --options 1111 --store kept",
         "--traffic trace.jsonl --slo p99<2s --options base.json -q",
         "--traffic trace.jsonl --slo p99<2s --options base.json --config other.yaml",
+        "--traffic 1/s --slo p99<20s --options text-run.json --prompt-tokens 50 --output-tokens 20",
     ),
     "inspect": (
         "table.csv --prompt-column other --html page.html --markdown page.md --json out.json",
@@ -337,6 +341,7 @@ OWN_LINES = {
         "predict -m fake:1 -m other:2 -c 6 --html t.html --markdown t.md --json t.json",
         "predict -m fake -r 20 --arrivals poisson --set fake.instances=2 --csv t.csv",
         "predict -m fake -c 2 --config other.yaml",
+        "predict -f text.json -c 2 --prompt-tokens 50 --output-tokens 20",
         "check -f twin.json -m fake -c 2 -u HTTP -d 300ms -q",
     ),
     "runs": (

@@ -28,6 +28,7 @@ from inferometer.report.documents.capacity_charts import clock, day_charts, repl
 from inferometer.report.format import NONE, curve, duration, plain_number, plural, quantity, share, time_span
 
 CURVE_WIDTH = 60  # characters
+_TIMES = ("latency", "ttft", "tpot")
 
 
 def capacity_document(plan: CapacityPlan) -> Document:
@@ -80,12 +81,21 @@ def _verdict(plan: CapacityPlan) -> str:
         words += f"; {whole.replicas} still do when {lost} lost, each {share(whole.utilisation.value)} busy until then"
     else:
         words += f", each {share(fewest.utilisation.value)} busy"
+    if chosen.fewer is not None and (broken := _broken(chosen.fewer)) is not None:
+        words += f"; {chosen.fewer.replicas} would not: {broken.name} {_value(broken)}"
     if chosen.cost_per_h is not None:
         words += f"; {money(chosen.cost_per_h)} per hour"
+        if chosen.cost_per_million is not None:
+            words += f", {money(chosen.cost_per_million)} per million output tokens"
     if len(plan.options) > 1:
         least = "cheapest" if chosen.cost_per_h is not None else "fewest"
         words += f", the {least} of {plural(len(plan.options), 'option')}"
     return f"{words}. Assumed balancer: {plan.balancer}."
+
+
+def _broken(fleet: FleetFigures) -> PlannedTerm | None:
+    """Return a term that too few replicas do not meet, if the expected value shows it."""
+    return next((term for term in fleet.terms if term.is_beyond), None)
 
 
 def _figures(plan: CapacityPlan) -> Iterator[Figure]:
@@ -100,7 +110,7 @@ def _figures(plan: CapacityPlan) -> Iterator[Figure]:
     used = chosen.whole.utilisation
     yield Figure("Utilisation", share(used.value), f"per replica at the peak, {used.basis}")
     for term in chosen.whole.terms:
-        if term.figure == "latency":
+        if term.figure in _TIMES:
             of = f"with {plural(chosen.whole.replicas, 'replica')}, {term.expected.basis}"
             yield Figure(term.name, duration(term.expected.value), of)
             break
@@ -146,6 +156,8 @@ def _how(balancer: str) -> str:
 def _option_rows(plan: CapacityPlan, option: PlannedOption) -> Iterator[tuple[str, ...]]:
     if option.fewest is None or option.whole is None:
         return
+    if option.fewer is not None:
+        yield _row(plan, option, option.fewer, "one too few")
     yield _row(plan, option, option.fewest, "the fewest" if plan.spare else "")
     if plan.spare:
         yield _row(plan, option, option.whole, f"with {plan.spare} spare")
@@ -171,7 +183,7 @@ def _term_names(plan: CapacityPlan) -> list[str]:
 
 
 def _value(term: PlannedTerm) -> str:
-    return duration(term.expected.value) if term.figure == "latency" else share(term.expected.value)
+    return duration(term.expected.value) if term.figure in _TIMES else share(term.expected.value)
 
 
 # --- over the day

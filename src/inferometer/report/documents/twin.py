@@ -20,11 +20,13 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.levels import RATE_AXIS, time_axis
 from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
-from inferometer.twin.twin import FIGURES, THROUGHPUT, Band, LoadForecast, Twin
+from inferometer.twin.twin import THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
 
 TAIL = "p99"
+FIRST_TAIL = "ttft p99"
 CONFIDENCE = "90 %"  # of every interval of this report
 WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # largest error of a good prediction
+WITHIN_TEXT = {"mean": 0.15, FIRST_TAIL: 0.25}  # the same for servers that generate text
 COVERED = 0.8  # smallest share of figures inside their interval
 
 
@@ -56,9 +58,20 @@ def _errors(twin: Twin, figure: str) -> list[float]:
 def _covered(twin: Twin) -> tuple[int, int]:
     """Number of measured figures inside their interval, and of all of them."""
     found = [
-        row.is_covered(name) for row in twin.forecasts for name in WITHIN if row.is_covered(name) is not None
+        row.is_covered(name)
+        for row in twin.forecasts
+        for name in _within(twin)
+        if row.is_covered(name) is not None
     ]
     return sum(map(bool, found)), len(found)
+
+
+def _has_text(twin: Twin) -> bool:
+    return any(model.text is not None for model in twin.models)
+
+
+def _within(twin: Twin) -> Mapping[str, float]:
+    return WITHIN_TEXT if _has_text(twin) else WITHIN
 
 
 def _verdict(twin: Twin) -> str:
@@ -66,7 +79,7 @@ def _verdict(twin: Twin) -> str:
     if count:
         worst = " and ".join(
             f"{_name(name)} by at most {share(max(errors))}"
-            for name in WITHIN
+            for name in _within(twin)
             if (errors := _errors(twin, name))
         )
         how = (
@@ -83,12 +96,18 @@ def _verdict(twin: Twin) -> str:
 
 
 def _prediction_words(row: LoadForecast) -> str:
-    words = [f"{quantity(row.bands[THROUGHPUT].value)} infer/s"] if THROUGHPUT in row.bands else []
+    unit = "requests/s" if TOKENS in row.bands else "infer/s"
+    words = [f"{quantity(row.bands[THROUGHPUT].value)} {unit}"] if THROUGHPUT in row.bands else []
+    if TOKENS in row.bands:
+        words.append(f"{quantity(row.bands[TOKENS].value)} tokens/s")
     if row.is_overloaded:
         return ", ".join((*words, "below the requested rate, so latency keeps growing"))
-    if TAIL in row.bands:
-        band = row.bands[TAIL]
-        words.append(f"p99 {duration(band.value)} ({duration(band.low)} to {duration(band.high)})")
+    for name in (FIRST_TAIL, TAIL):
+        if name in row.bands:
+            band = row.bands[name]
+            words.append(
+                f"{_name(name)} {duration(band.value)} ({duration(band.low)} to {duration(band.high)})"
+            )
     return ", ".join(words)
 
 
@@ -104,12 +123,13 @@ def _tone(twin: Twin) -> Tone:
     inside, count = _covered(twin)
     if not count:
         return Tone.PLAIN
-    is_near = all(all(error <= most for error in _errors(twin, name)) for name, most in WITHIN.items())
+    within = _within(twin).items()
+    is_near = all(all(error <= most for error in _errors(twin, name)) for name, most in within)
     return Tone.GOOD if is_near and inside >= COVERED * count else Tone.WARNING
 
 
 def _cards(twin: Twin) -> Iterator[Figure]:
-    for name, most in WITHIN.items():
+    for name, most in _within(twin).items():
         errors = sorted(_errors(twin, name))
         if errors:
             tone = Tone.GOOD if errors[-1] <= most else Tone.WARNING
@@ -131,7 +151,10 @@ def _cards(twin: Twin) -> Iterator[Figure]:
 
 
 def _name(figure: str) -> str:
-    return "throughput" if figure == THROUGHPUT else figure
+    """Return the name of a figure in a sentence."""
+    if figure == TOKENS:
+        return "tokens/s"
+    return "throughput" if figure == THROUGHPUT else figure.replace("ttft", "TTFT").replace("tpot", "TPOT")
 
 
 # --- charts
@@ -150,28 +173,26 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
             continue
         axis = ChartAxis("concurrency", is_whole=True) if mode == "concurrency" else ChartAxis("requests/s")
         lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} infer/s")
-        rates = Chart(
-            f"Throughput of {model}", axis, RATE_AXIS, lines, height=290, note=_NOTE, confidence=CONFIDENCE
-        )
-        lines = _lines(twin, rows, TAIL, duration)
-        blocks = (
-            (rates,)
-            if not lines
-            else (
-                rates,
-                Chart(
-                    f"p99 latency of {model}",
-                    axis,
-                    time_axis("p99 latency", lines),
-                    lines,
-                    height=290,
-                    note=_NOTE,
-                    confidence=CONFIDENCE,
-                ),
+        blocks = [
+            Chart(
+                f"Throughput of {model}",
+                axis,
+                RATE_AXIS,
+                lines,
+                height=290,
+                note=_NOTE,
+                confidence=CONFIDENCE,
             )
-        )
+        ]
+        for figure, name in ((TAIL, "p99 latency"), (FIRST_TAIL, "TTFT p99")):
+            lines = _lines(twin, rows, figure, duration)
+            if lines:
+                axes = (axis, time_axis(name, lines))
+                blocks.append(
+                    Chart(f"{name} of {model}", *axes, lines, height=290, note=_NOTE, confidence=CONFIDENCE)
+                )
         title = f"{model} by {'concurrency' if mode == 'concurrency' else f'rate, {arrivals} arrivals'}"
-        yield Section(f"curve-{number}", title, "", blocks)
+        yield Section(f"curve-{number}", title, "", tuple(blocks))
 
 
 _NOTE = f"The band is the {CONFIDENCE} interval; hollow points are extrapolated."
@@ -245,50 +266,63 @@ def _table_section(twin: Twin) -> Section | None:
     if twin.command == "twin fit":
         lead = f"Each measured load as predicted from the others. {lead}"
     measured = [row for row in twin.forecasts if row.measured]
-    tables = (_forecast_table(twin.forecasts), *([_check_table(measured)] if measured else []))
+    tables = (_forecast_table(twin), *([_check_table(twin, measured)] if measured else []))
     return Section("forecasts", "Predictions", lead, tables)
 
 
 _LOAD_COLUMNS = (*text_columns("Model"), Column("Load", is_number=False, is_name=True))
 _TEXTS: Mapping[str, Callable[[float], str]] = {THROUGHPUT: quantity, "p50": duration, TAIL: duration}
+_TEXT_FIGURES: Mapping[str, Callable[[float], str]] = {
+    THROUGHPUT: quantity,
+    TOKENS: quantity,
+    "mean": duration,
+    TAIL: duration,
+    FIRST_TAIL: duration,
+    "tpot p99": duration,
+}
+
+
+def _shown(twin: Twin) -> Mapping[str, Callable[[float], str]]:
+    return _TEXT_FIGURES if _has_text(twin) else _TEXTS
 
 
 def _title(figure: str) -> str:
-    return "infer/s" if figure == THROUGHPUT else figure
+    return "infer/s" if figure == THROUGHPUT else _name(figure)
 
 
-def _forecast_table(forecasts: Sequence[LoadForecast]) -> Table:
+def _forecast_table(twin: Twin) -> Table:
+    forecasts, shown = twin.forecasts, _shown(twin)
     columns = [*_LOAD_COLUMNS]
-    for figure in _TEXTS:
+    for figure in shown:
         columns += [Column(_title(figure)), Column(f"{_title(figure)}, {CONFIDENCE}", rank=1)]
     columns += [Column("Basis", is_number=False, is_name=True)]
     rows = []
     for row in forecasts:
         cells = [row.model, _load_cell(row)]
-        for figure, text in _TEXTS.items():
+        for figure, text in shown.items():
             band = row.bands.get(figure)
             cells += [NONE if band is None else text(band.value), _limits(band, text)]
         rows.append((*cells, f"{row.basis}, {row.distance:.1f} away" if row.distance >= 0.05 else row.basis))
     return Table("Predicted", tuple(columns), tuple(rows))
 
 
-def _check_table(forecasts: Sequence[LoadForecast]) -> Table:
-    columns = [*_LOAD_COLUMNS]
-    for figure in WITHIN:
+def _check_table(twin: Twin, forecasts: Sequence[LoadForecast]) -> Table:
+    columns, within, shown = [*_LOAD_COLUMNS], _within(twin), _shown(twin)
+    for figure in within:
         columns += [Column(f"{_title(figure)} {word}".strip()) for word in ("predicted", "measured")]
         columns += [Column("error")]
     columns += [Column(f"In the {CONFIDENCE} interval", is_number=False, is_name=True)]
     rows, tones = [], []
     for row in forecasts:
         cells = [row.model, _load_cell(row)]
-        for figure in WITHIN:
+        for figure in within:
             band, found, error = row.bands.get(figure), (row.measured or {}).get(figure), row.error(figure)
             cells += [
-                NONE if value is None else _TEXTS[figure](value)
+                NONE if value is None else shown[figure](value)
                 for value in (None if band is None else band.value, found)
             ]
             cells += [NONE if error is None else signed(100 * error) + " %"]
-        outside = [_name(name) for name in WITHIN if row.is_covered(name) is False]
+        outside = [_name(name) for name in within if row.is_covered(name) is False]
         rows.append((*cells, f"not {' and '.join(outside)}" if outside else "yes"))
         tones.append(Tone.WARNING if outside else Tone.PLAIN)
     return Table("Predicted and measured", tuple(columns), tuple(rows), tones=tuple(tones))
@@ -313,7 +347,11 @@ def _models_section(twin: Twin) -> Section:
         Column("Batches", is_number=False, is_name=True),
     )
     rows: list[tuple[str, ...]] = []
+    tables: list[Table] = []
     for model in twin.models:
+        if model.text is not None:
+            tables.append(_engine_table(model))
+            continue
         for station in model.pipeline().walk():
             batches = f"up to {station.max_batch}" if station.is_batching else "off"
             rows.append(
@@ -329,8 +367,33 @@ def _models_section(twin: Twin) -> Section:
                 )
             )
         rows.append((model.name, "outside the steps", duration(model.outside_s * 1e9), *[""] * 5))
-    table = Table("Service times", columns, tuple(rows), Depth.DRAWN)
-    return Section("models", "What the twin consists of", "", (table,), is_detail=True)
+    if rows:
+        tables.insert(0, Table("Service times", columns, tuple(rows), Depth.DRAWN))
+    return Section("models", "What the twin consists of", "", tuple(tables), is_detail=True)
+
+
+def _engine_table(model: TwinModel) -> Table:
+    """Return the parameters of a text server, each with its uncertainty."""
+    assert model.text is not None
+    engine, others = model.text.engine, model.text.plausible
+    names = (
+        ("a step", "fixed_s"),
+        ("plus for each running answer", "answer_s"),
+        ("plus for each token of context", "context_s"),
+        ("plus for each token of a prompt", "prompt_s"),
+        ("outside the steps, for each request", "outside_s"),
+    )
+    rows = []
+    for title, field in names:
+        value = getattr(engine, field)
+        off = sum((getattr(other, field) - value) ** 2 for other in others) ** 0.5
+        rows.append((title, duration(value * 1e9), f"± {duration(off * 1e9)}"))
+    limits = (("slots", engine.slots), ("KV cache, tokens", engine.kv_tokens))
+    rows += [(title, "not known" if limit is None else quantity(limit), "") for title, limit in limits]
+    rows.append(("prompt tokens in a step, at most", quantity(engine.prefill_tokens or 0), engine.prefill))
+    rows.append(("prompt tokens found in the prefix cache", share(engine.cached), ""))
+    columns = (Column("Part", is_number=False, is_name=True), Column("Value"), Column("Uncertainty"))
+    return Table(f"Steps of {model.name}", columns, tuple(rows), Depth.DRAWN)
 
 
 def _errors_section(twin: Twin) -> Section:
@@ -343,7 +406,7 @@ def _errors_section(twin: Twin) -> Section:
     rows = tuple(
         (model.name, _name(name), f"± {share(error.base)}", f"± {share(error.per_distance)}")
         for model in twin.models
-        for name, error in ((name, twin.errors[model.name][name]) for name in FIGURES)
+        for name, error in ((name, twin.errors[model.name][name]) for name in model.figures)
     )
     table = Table("Standard deviations of the error", columns, rows, Depth.DETAIL)
     lead = "Errors of the plain simulation at the measured loads; the intervals are derived from them."
