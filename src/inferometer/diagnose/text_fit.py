@@ -67,7 +67,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
+class TokenSlope:
     """Growth of a time in seconds per token, with its standard error."""
 
     figure: str  # TTFT, by tokens of the prompt; or TPOT, by tokens of context
@@ -97,7 +97,7 @@ class TextObservation:
     cached: float = 0.0  # share of the prompt tokens
     knows_prompts: bool = True
     server: str | None = None
-    slopes: tuple["Slope", ...] = ()  # at one request in flight
+    slopes: tuple["TokenSlope", ...] = ()  # at one request in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def maybe_text_observation(level: Level, *, is_random: bool) -> TextObservation 
     )
 
 
-def _slopes(lanes: Sequence[Lane]) -> Iterator[Slope]:
+def _slopes(lanes: Sequence[Lane]) -> Iterator[TokenSlope]:
     """Yield how times grow with tokens, from single requests that met no other."""
     rows = [lane for lane in lanes if lane.output_tokens > 1 and lane.prompt_tokens > 0 and lane.first_ns > 0]
     prompts = np.array([lane.prompt_tokens for lane in rows], dtype=np.float64)
@@ -172,7 +172,7 @@ def _slopes(lanes: Sequence[Lane]) -> Iterator[Slope]:
         value = float(np.cov(tokens, times)[0, 1] / tokens.var(ddof=1))
         left = times - times.mean() - value * (tokens - tokens.mean())
         error = math.sqrt(float(left @ left) / (len(rows) - 2)) / (tokens.std() * math.sqrt(len(rows)))
-        yield Slope(figure, max(value, 0.0), max(error, _EXACT * float(times.mean() / tokens.mean())))
+        yield TokenSlope(figure, max(value, 0.0), max(error, _EXACT * float(times.mean() / tokens.mean())))
 
 
 def _figures(found: Measurement) -> tuple[dict[str, float], dict[str, float]]:
