@@ -28,19 +28,17 @@ class CapacityOptions:
     )
     prompt_tokens: int | str | None = option(
         "--prompt-tokens",
-        "For servers that generate text: lengths of prompts, as for `measure` (default: as in the trace, or as "
-        "measured)",
+        "Lengths of prompts, for text servers",
         lengths(pairs=True),
     )
     output_tokens: int | str | None = option(
         "--output-tokens",
-        "For servers that generate text: lengths of answers (default: as in the trace, or as measured)",
+        "Lengths of answers (default: as measured)",
         lengths(pairs=False),
     )
     slo: Slo = option(
         "--slo",
-        "SLO to meet in every stretch of the traffic, such as 'p99<50ms, errors<0.1%', for text also 'ttft p99<500ms, "
-        "tpot p99<50ms'",
+        "SLO to meet in every stretch of the traffic, such as 'p99<50ms, errors<0.1%'",
         objective(),
         is_required=True,
     )
@@ -84,13 +82,13 @@ class CapacityOptions:
     )
     startup_s: float | None = option(
         "--startup",
-        "Time until a new replica is ready, such as 90s",
+        "Time until a new replica is ready",
         duration(zero=True),
         shown="1m",
     )
     seed: int = option(
         "--seed",
-        "Seed of the simulation; the same seed gives the same answer",
+        "Seed of the simulation",
         whole("SEED", least=0),
         default=1,
     )

@@ -64,22 +64,18 @@ class TwinOptions:
     )
     prompt_tokens: int | str | None = option(
         "--prompt-tokens",
-        "For servers that generate text: lengths of prompts, as for `measure`: 512, 'uniform(100, 200)', pairs such "
-        "as '128/128:60, 2048/256:40', or @FILE (default: as measured)",
+        "Lengths of prompts, for text servers",
         lengths(pairs=True),
-        is_main=True,
     )
     output_tokens: int | str | None = option(
         "--output-tokens",
-        "For servers that generate text: lengths of answers (default: as measured)",
+        "Lengths of answers (default: as measured)",
         lengths(pairs=False),
-        is_main=True,
     )
     settings: tuple[str, ...] = option(
         "--set",
-        "Predict with another setting: MODEL.instances=2, MODEL.batching=on, MODEL.max_batch=8 or MODEL.delay_us=500; "
-        "for servers that generate text MODEL.slots=64, MODEL.kv_tokens=200000 or MODEL.prefill_tokens=512; may be "
-        "given several times. `check` reads the server's actual settings",
+        "Predict with another setting: MODEL.instances=2, .batching=on, .max_batch=8, .delay_us=500; of text servers "
+        ".slots=64, .kv_tokens=200000, .prefill_tokens=512. `check` reads the server's settings",
         label("MODEL.SETTING=VALUE"),
         combine=appended,
         is_main=True,
