@@ -94,8 +94,8 @@ def test_a_running_answer_waits_for_the_prompts_of_others(prefill, delay_s, firs
     server.take(second, 0.0)
     while server.inside:
         server.advance(float("inf"))
-    assert first.end_s == pytest.approx(30 * 0.01 + delay_s)
-    assert second.first_s == pytest.approx(first_s)
+    assert first.end_s == pytest.approx(30 * 0.01 + delay_s, abs=2e-4)
+    assert second.first_s == pytest.approx(first_s, abs=2e-4)
 
 
 def test_prefix_hits_are_not_read_again():
