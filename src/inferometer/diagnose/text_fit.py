@@ -278,7 +278,7 @@ def _seen_slots(rows: Sequence[TextObservation]) -> int | None:
         return None
     light = min(closed, key=lambda row: row.load.value)
     top = max(closed, key=lambda row: row.load.value)
-    waits_s = max(0.0, top.figures["ttft p50"] - 3 * light.figures[TTFT]) / NS_PER_S
+    waits_s = max(0.0, top.figures.get("ttft p50", top.figures[TTFT]) - 3 * light.figures[TTFT]) / NS_PER_S
     inside = top.load.value - top.requests_per_s * waits_s
     return max(1, round(inside)) if inside < _WAITS * top.load.value else None
 
