@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import inferometer
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import CLIENT_LIMITS
-from inferometer.base.slo import Slo, Term
+from inferometer.base.slo import STREAMED, Slo, Term
 from inferometer.base.units import NS_PER_S, plain_number, share
 from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
 from inferometer.capacity.fleet import BALANCERS, AnyReplica
@@ -22,7 +22,13 @@ from inferometer.capacity.plan import (
     ReplicaFigures,
 )
 from inferometer.capacity.replica import check_fixed_loads, is_near, replica_of
-from inferometer.capacity.text_replica import TextReplica, text_replica_of, with_reuse
+from inferometer.capacity.text_replica import (
+    FEWEST_LOADS,
+    TextReplica,
+    text_observations,
+    text_replica_of,
+    with_reuse,
+)
 from inferometer.capacity.traffic import ExpectedTraffic
 from inferometer.diagnose.text_fit import is_text_run
 from inferometer.diagnose.text_lengths import mean_lengths, requested_pairs
@@ -122,8 +128,17 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
         return replace(empty, reason=str(reason))
 
 
+def _needs_tokens(request: CapacityRequest) -> bool:
+    """Whether the plan depends on single tokens, and not only on whole requests."""
+    lengths = (request.prompt_tokens, request.output_tokens, request.traffic.pairs)
+    return any(row is not None for row in lengths) or any(
+        term.figure in STREAMED for term in request.promise.terms
+    )
+
+
 def _replica(option: SavedOption, request: CapacityRequest) -> AnyReplica:
-    if not is_text_run(option.result):
+    is_text = is_text_run(option.result)
+    if not is_text or (not _needs_tokens(request) and len(text_observations(option.result)) < FEWEST_LOADS):
         return replica_of(option.result, option.name)
     check_fixed_loads(option.result, option.name)
     found = text_replica_of(option.result, option.name, request.traffic.pairs)

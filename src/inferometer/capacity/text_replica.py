@@ -28,6 +28,7 @@ from inferometer.diagnose.text_lengths import Pair, mean_lengths, reduced
 from inferometer.diagnose.text_load import TTFT, TextLoad, open_loop, simulate_text
 from inferometer.stats.result import Result
 
+FEWEST_LOADS = 2  # to which an engine can be fitted
 _ALIKE = 0.03  # relative difference between mean lengths that does not count
 _SATURATED = 2  # multiple of the slots in flight at which a replica is saturated
 _ROUNDS = 6  # rounds of answers that are simulated for the throughput
@@ -170,16 +171,21 @@ def _between(
 # --- from a result
 
 
-def text_replica_of(result: Result, name: str, pairs: tuple[Pair, ...] | None) -> TextReplica:
-    """Fit the engine to the levels of a result; `pairs` are the lengths of the traffic, if they are known."""
+def text_observations(result: Result) -> list[TextObservation]:
+    """Return the figures of the loads that an engine can be fitted to."""
     is_random = result.effective.distribution == "poisson"
     levels = [level for level in result.levels if level.mode in ("concurrency", "request_rate")]
-    rows = [
+    return [
         row
         for level in levels
         if level.is_as_asked and (row := maybe_text_observation(level, is_random=is_random)) is not None
     ]
-    if len(rows) < 2:
+
+
+def text_replica_of(result: Result, name: str, pairs: tuple[Pair, ...] | None) -> TextReplica:
+    """Fit the engine to the levels of a result; `pairs` are the lengths of the traffic, if they are known."""
+    rows = text_observations(result)
+    if len(rows) < FEWEST_LOADS:
         raise UsageError(
             f"'{name}' has {len(rows)} usable load{'s' * (len(rows) != 1)}, but a plan for text needs at least two",
             remedy="save a result with three or four: inferometer measure URL MODEL -c 1,4,16,64 --json machine.json",
