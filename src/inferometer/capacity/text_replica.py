@@ -26,6 +26,7 @@ from inferometer.diagnose.text_fit import (
 )
 from inferometer.diagnose.text_lengths import Pair, mean_lengths, reduced
 from inferometer.diagnose.text_load import TTFT, TextLoad, open_loop, simulate_text
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 FEWEST_LOADS = 2  # to which an engine can be fitted
@@ -171,13 +172,16 @@ def _between(
 # --- from a result
 
 
+def _fixed_levels(result: Result) -> list[Level]:
+    return [level for level in result.levels if level.mode in ("concurrency", "request_rate")]
+
+
 def text_observations(result: Result) -> list[TextObservation]:
     """Return the figures of the loads that an engine can be fitted to."""
     is_random = result.effective.distribution == "poisson"
-    levels = [level for level in result.levels if level.mode in ("concurrency", "request_rate")]
     return [
         row
-        for level in levels
+        for level in _fixed_levels(result)
         if level.is_as_asked and (row := maybe_text_observation(level, is_random=is_random)) is not None
     ]
 
@@ -210,7 +214,7 @@ def text_replica_of(result: Result, name: str, pairs: tuple[Pair, ...] | None) -
             f"a request of {longest:,} tokens does not fit into the KV cache of '{name}', {engine.kv_tokens:,} tokens",
             remedy="leave such requests out of the traffic",
         )
-    loads, is_growing = measured_loads(levels)
+    loads, is_growing = measured_loads(_fixed_levels(result))
     return TextReplica(
         engine=engine,
         pairs=lengths,
