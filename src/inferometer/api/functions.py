@@ -117,8 +117,9 @@ def scenario(
     """
     from inferometer.measure.mix import WeightedModel
     from inferometer.options.options import AUTO
+    from inferometer.scenario.mlperf import prepare_any
     from inferometer.scenario.ready import open_scenario
-    from inferometer.scenario.run import ScenarioRequest, prepare_scenario, run_scenario
+    from inferometer.scenario.run import ScenarioRequest
     from inferometer.scenario.spec import checked_scenario
     from inferometer.scenario.visit_code import with_written_visits
     from inferometer.stats.watcher import completed
@@ -140,8 +141,8 @@ def scenario(
         duration_s=seconds,
         folder=Path(str(scenario)).parent if is_file and Path(str(scenario)).is_file() else None,
     )
-    setup = prepare_scenario(request)
-    return list(run_scenario(setup, completed(watcher)))[-1]
+    _, start = prepare_any(request)
+    return list(start(completed(watcher)))[-1]
 
 
 @named("find")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
+    from inferometer.scenario.mlperf import MlperfSetup
     from inferometer.scenario.run import ScenarioSetup
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
@@ -66,7 +67,7 @@ def allowed(code: int, *, is_allowed: bool) -> int:
 
 
 def run_and_report(
-    setup: "Setup | ScenarioSetup",
+    setup: "Setup | ScenarioSetup | MlperfSetup",
     keeper: "Keeper",
     start: "Callable[[Watcher], Iterator[Result]]",
     code_of: "Callable[[Result], int]",

@@ -13,8 +13,9 @@ from inferometer.measure.mix import WeightedModel, weighted
 from inferometer.options.options import Options
 from inferometer.report.delivery import check_outputs
 from inferometer.scenario.classes import planned_classes
+from inferometer.scenario.mlperf import prepare_any
 from inferometer.scenario.ready import listing, open_scenario
-from inferometer.scenario.run import ScenarioRequest, prepare_scenario, run_scenario
+from inferometer.scenario.run import ScenarioRequest
 from inferometer.scenario.spec import scenario_schema
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ def run_given(word: str, options: Options, models: tuple[WeightedModel, ...], ke
     request = _request(word, options, models)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare_scenario(request)
-        names = dict.fromkeys(part.model.name for part in setup.setups)
-        keeper.about(url=str(setup.result.server["url"]), model=",".join(names))
+        setup, start = prepare_any(request)
+        keeper.about(url=str(setup.result.server["url"]), model=",".join(setup.models))
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)
-        return run_and_report(setup, keeper, partial(run_scenario, setup), code_of)
+        return run_and_report(setup, keeper, start, code_of)

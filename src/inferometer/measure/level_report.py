@@ -67,6 +67,7 @@ class LevelReport:
                 cpu_ns=max(0, self.cpu_ns - last_cpu_ns),
                 server_waiting=waiting if queue is None else queue,
                 gpu=host.gpu_share if gpu is None and host is not None else gpu,
+                records=fresh,
             )
         )
 

@@ -28,7 +28,7 @@ def open_scenario(word: str) -> Scenario:
 def listing() -> str:
     """Return the names of the included scenarios with their purposes."""
     rows = [(name, read_scenario(FOLDER / f"{name}.yaml")) for name in ready_names()]
-    lines = [f"{name:<12}{scenario.about} ({plain_number(scenario.seconds)} s)" for name, scenario in rows]
+    lines = [f"{name:<22}{scenario.about} ({plain_number(scenario.seconds)} s)" for name, scenario in rows]
     return "\n".join(
         [
             *lines,

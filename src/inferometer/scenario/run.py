@@ -68,6 +68,10 @@ class ScenarioSetup:
         return None
 
     @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(setup.model.name for setup in self.setups))
+
+    @property
     def messages(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(message for setup in self.setups for message in setup.messages))
 

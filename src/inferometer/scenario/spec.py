@@ -11,6 +11,9 @@
 
 Each class has one load: concurrency, rate, shape, replay or sessions. The `load` of a phase multiplies rates and
 concurrencies; shapes and traces continue through the phases unchanged.
+
+With `mlperf`, a scenario has one class and no phases: the rules of MLPerf's loadgen determine when it ends, and whether
+the run is VALID.
 """
 
 import re
@@ -35,6 +38,7 @@ from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.text import nearest
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.yaml_text import YamlError, load_yaml
+from inferometer.load.loadgen_arrivals import SEED
 from inferometer.model.flow import VISIT, references, with_references
 
 MOST_MISTAKES = 20  # shown at most
@@ -263,6 +267,27 @@ class PhaseSpec(_Strict):
         return self.name != WARM_UP if self.counted is None else self.counted
 
 
+class MlperfSpec(_Strict):
+    """Rules of MLPerf's loadgen, which decide when the run ends and whether it is VALID."""
+
+    scenario: Literal["server", "offline", "single-stream", "multi-stream"]
+    min_duration: Seconds = Field(
+        600.0, alias="min-duration", description="Minimum duration; -d overrides it."
+    )
+    min_queries: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        100, alias="min-queries", description="Minimum queries, or samples offline; -n overrides it."
+    )
+    percentile: Annotated[float, Field(gt=0, lt=100)] = Field(
+        99.0, description="Percentile of the result, unless the SLO names one."
+    )
+    slo: str | None = Field(
+        None, description="Target, such as p99<10ms or ttft p99<2s, tpot p99<200ms; --slo overrides it."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = Field(
+        SEED, description="Seed of the arrivals, schedule_rng_seed in loadgen."
+    )
+
+
 class Scenario(_Strict):
     """Traffic classes and the phases that they go through together."""
 
@@ -273,6 +298,26 @@ class Scenario(_Strict):
     phases: Annotated[list[PhaseSpec], Field(min_length=1, max_length=1000)] = Field(
         default_factory=lambda: [PhaseSpec.model_validate({"name": "steady", "for": "10s"})]
     )
+    mlperf: MlperfSpec | None = Field(
+        None, description="Rules of MLPerf's loadgen instead of phases, for one class."
+    )
+
+    @model_validator(mode="after")
+    def _one_mlperf_class(self) -> "Scenario":
+        if self.mlperf is None:
+            return self
+        if "phases" in self.model_fields_set:
+            raise ValueError("has phases and mlperf, but the rules of mlperf determine when a run ends")
+        (name, spec), *others = self.classes.items()
+        if others:
+            raise ValueError(f"has {len(self.classes)} classes and mlperf, which measures one")
+        wanted = "rate" if self.mlperf.scenario == "server" else "concurrency"
+        if spec.has_visits or spec.slo is not None or spec.load not in ("", wanted):
+            raise ValueError(
+                f"classes.{name} needs a model and a {wanted} for mlperf {self.mlperf.scenario}, without visits; "
+                "the SLO is mlperf.slo"
+            )
+        return self
 
     @model_validator(mode="after")
     def _names(self) -> "Scenario":
@@ -297,6 +342,8 @@ class Scenario(_Strict):
 
     @property
     def seconds(self) -> float:
+        if self.mlperf is not None:
+            return self.mlperf.min_duration
         return sum(phase.seconds for phase in self.phases)
 
 
@@ -359,7 +406,7 @@ def _close_key(found: Any, where: str) -> str:
     """Return the known key nearest to an unknown one."""
     if found["type"] != "extra_forbidden":
         return ""
-    models: tuple[type[BaseModel], ...] = (Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec)
+    models: tuple[type[BaseModel], ...] = (Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec, MlperfSpec)
     known = [field.alias or name for model in models for name, field in model.model_fields.items()]
     return nearest(where.rpartition(".")[2], known)
 

@@ -1,7 +1,7 @@
 """Progress of a level, and the requests that ended since the last report."""
 
 from inferometer.base.frozen import frozen
-from inferometer.records.records import Column
+from inferometer.records.records import EMPTY, Column, Records
 
 
 @frozen
@@ -20,3 +20,4 @@ class LevelProgress:
     cpu_ns: int | None = None  # used by the workers since the last report
     server_waiting: float | None = None  # requests in the server's queue, if known
     gpu: float | None = None  # 0 to 1, of the busiest one, if known
+    records: Records = EMPTY  # all requests that ended since the last report; empty during warm-up

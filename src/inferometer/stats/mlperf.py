@@ -48,7 +48,16 @@ ERROR = 0.01  # of the sequential test, as likely as a wrong early stop
 FIRST_LOOK = 50  # queries
 LOOK_RATIO = 1.05  # between looks
 SECTIONS = 20
-_FACTORS = (1.15, 1.35, 1.7, 2.2, 3.0, 5.0, 10.0, 30.0)  # alternatives: the boundary share times or divided by these
+_FACTORS = (
+    1.15,
+    1.35,
+    1.7,
+    2.2,
+    3.0,
+    5.0,
+    10.0,
+    30.0,
+)  # alternatives: the boundary share times or divided by these
 
 Latencies = NDArray[np.int64]
 Answer = Literal["met", "violated", "undecided"]

@@ -12,7 +12,8 @@ from inferometer.base.slo import Term, parse_slo
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
-from inferometer.stats.measurement import ClassFigures, Level
+from inferometer.stats.measurement import ClassFigures, Keeping, Level
+from inferometer.stats.mlperf import MlperfVerdict
 from inferometer.stats.prompt_figures import PromptFigures
 
 
@@ -171,6 +172,7 @@ class Result(Answer):
     source: str = (
         ""  # the other tool whose file this was read from; settings and client cost are then unknown
     )
+    mlperf: MlperfVerdict | None = None  # for a run by the rules of MLPerf's loadgen
 
     def __post_init__(self) -> None:
         """Validate the values that reports compute with; the rest of the mappings is only displayed."""
@@ -218,7 +220,8 @@ class Result(Answer):
     def _promise_verdicts(self) -> set[str]:
         promises = [level.promise for level in self.levels]
         promises += [row.promise for level in self.levels for row in level.classes]
-        return {promise.verdict for promise in promises if promise is not None}
+        found = {promise.verdict for promise in promises if promise is not None}
+        return found if self.mlperf is None else {*found, _mlperf_keeping(self.mlperf)}
 
     def to_pandas(self, *, requests: bool = False) -> Any:
         """Return the levels as a pandas DataFrame: one row each, with units in the column names.
@@ -241,6 +244,13 @@ class Result(Answer):
                 remedy="measure with profile_export='requests.json'",
             )
         return path
+
+
+def _mlperf_keeping(verdict: MlperfVerdict) -> Keeping:
+    """Return a verdict like that of an SLO: a run that is INVALID because it was too short decides nothing."""
+    if verdict.is_valid:
+        return "kept"
+    return "broken" if verdict.is_too_slow else "undecided"
 
 
 def _limits_errors(row: ClassFigures) -> bool:

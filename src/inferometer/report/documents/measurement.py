@@ -40,6 +40,7 @@ from inferometer.report.documents.levels import (
     promise_section,
     throughput_section,
 )
+from inferometer.report.documents.mlperf import mlperf_section, mlperf_sentence
 from inferometer.report.documents.notes import notes_section
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
@@ -91,6 +92,7 @@ def measurement_document(result: Result) -> Document:
     timeline = timeline_section(result)
     is_over_time = is_course(result.effective)
     sections = (
+        mlperf_section(result),
         tokens_section(result),
         prompts_section(result),
         lanes_section(result),
@@ -157,7 +159,8 @@ def _verdict(result: Result) -> str:
     found, finding = best(result), result.finding
     words = [] if finding is None else [finding_sentence(finding)]
     if found is None:
-        words += [promise_sentence(result) if finding is None else "", _nothing_good(result)]
+        words += [mlperf_sentence(result), promise_sentence(result) if finding is None else ""]
+        words += [_nothing_good(result)]
     else:
         words += _answers(result) if finding is None else []
         words += [_client_limit(found[0]), _busy_host(found[0]) or slowest_step(found[1])]
@@ -168,7 +171,7 @@ def _verdict(result: Result) -> str:
 
 def _answers(result: Result) -> list[str]:
     """The SLO first; with classes of traffic, also each class and its outages."""
-    said = [promise_sentence(result), class_promises(result)]
+    said = [mlperf_sentence(result), promise_sentence(result), class_promises(result)]
     said.append(answer(result) if result.scenario is None else scenario_answer(result))
     return [*said, outage_sentence(result)]
 
