@@ -15,7 +15,9 @@ _PIECE = 4096
 _BELOW_ONE = np.nextafter(1.0, 0.0)
 
 
-def loadgen_times(rate: float, *, min_duration_ns: int, min_queries: int, seed: int = SEED) -> tuple[int, ...]:
+def loadgen_times(
+    rate: float, *, min_duration_ns: int, min_queries: int, seed: int = SEED
+) -> tuple[int, ...]:
     """Return the due times of all queries in nanoseconds."""
     bits = np.random.RandomState(seed % 2**32)
     found, last_ns, count = [np.zeros(1, dtype=np.int64)], 0, 1

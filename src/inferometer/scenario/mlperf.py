@@ -32,7 +32,7 @@ from inferometer.stats.mlperf import (
 )
 from inferometer.stats.result import Result
 from inferometer.stats.slo import began_ns, parse_slo
-from inferometer.stats.stopping import Precision
+from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.streams import between_ns
 from inferometer.stats.watcher import Watcher, together
 
@@ -44,6 +44,10 @@ WINDOWS = 100  # per minimum duration
 MOST_QUERIES = 10_000_000  # scheduled in advance
 FIGURES = ("latency", "ttft", "tpot")
 _REMEDY = "write it like 'p99<10ms', or 'ttft p99<2s, tpot p99<200ms' for text"
+
+_WHOLE = Stability(
+    percentage=0.0, max_trials=1, latency_limit_ms=0, is_lenient=True
+)  # a whole plan ignores it
 
 Start = Callable[[Watcher], Iterator[Result]]
 
@@ -190,12 +194,12 @@ def run_mlperf(mlperf: MlperfSetup, watcher: Watcher, *, ray: "RayProcess | None
 def _level_settings(mlperf: MlperfSetup, log: "QueryLog") -> LevelSettings:
     """Count every query from the first on, until the rules allow the end."""
     settings = mlperf.settings
-    min_ns = round(settings.min_duration_s * NS_PER_S)
+    min_ns, is_whole = round(settings.min_duration_s * NS_PER_S), settings.scenario == "server"
     return replace(
         mlperf.setup.level_settings,
-        rule=Precision(0.0, duration_ns=LONGEST * min_ns, is_enough=log.is_enough),
+        rule=_WHOLE if is_whole else Precision(1.0, LONGEST * min_ns, is_enough=log.is_enough),
         window_ns=max(min_ns // WINDOWS, NS_PER_MS),
-        is_whole=settings.scenario == "server",
+        is_whole=is_whole,
         finds_warm_up=False,
         follows_work=False,
         ramp=None,
@@ -238,7 +242,8 @@ class QueryLog(Watcher):
     def is_enough(self) -> bool:
         """Whether a closed run may end by the rules on duration and queries."""
         is_long = self._span_ns >= self.settings.min_duration_s * NS_PER_S
-        return is_long and self._queries >= self.settings.min_queries
+        each = self.settings.samples_per_query if self.settings.scenario == "offline" else 1
+        return is_long and self._queries * each >= self.settings.min_queries
 
     def log(self) -> MlperfLog:
         times = {name: np.concatenate((NO_TIMES, *parts)) for name, parts in self._times.items()}

@@ -18,7 +18,7 @@ looks, and its error probability holds for all looks together. For each side it 
 alternatives against the boundary. By Ville's inequality, the mixture exceeds 1 / error with at most that probability if
 the boundary, or anything on its own side, is the truth (Robbins 1970). As in loadgen, that holds for independent
 queries. Queries that wait for each other are not: counts are divided by the factor by which sections of the run vary
-more than independent queries would.
+more than independent queries would, and nothing is decided before the sections are longer than that correlation.
 """
 
 import math
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.frozen import frozen
-from inferometer.base.units import NS_PER_S, duration, plain_number
+from inferometer.base.units import duration, plain_number
 
 Scenario = Literal["server", "offline", "single-stream", "multi-stream"]
 SCENARIOS: tuple[Scenario, ...] = ("server", "offline", "single-stream", "multi-stream")
@@ -48,6 +48,7 @@ ERROR = 0.01  # of the sequential test, as likely as a wrong early stop
 FIRST_LOOK = 50  # queries
 LOOK_RATIO = 1.05  # between looks
 SECTIONS = 20
+INDEPENDENT = 5  # queries that a section must be worth
 _FACTORS = (
     1.15,
     1.35,
@@ -78,13 +79,9 @@ class MlperfSettings:
     scenario: Scenario
     share: float
     min_duration_s: float
-    min_queries: int
+    min_queries: int  # offline: samples
     samples_per_query: int = 1
     targets: tuple[MlperfTarget, ...] = ()  # only those of the server scenario decide its validity
-
-    @property
-    def min_samples(self) -> int:
-        return self.min_queries * self.samples_per_query
 
 
 @frozen
@@ -252,8 +249,9 @@ def _duration_rule(settings: MlperfSettings, log: MlperfLog) -> MlperfRule:
 
 def _queries_rule(settings: MlperfSettings, log: MlperfLog) -> MlperfRule:
     noun = "samples" if settings.scenario == "offline" else "queries"
-    text = f"{log.issued:,} {noun}, at least {settings.min_queries:,} are required"
-    return MlperfRule(QUERIES_RULE, log.issued >= settings.min_queries, text)
+    found = log.issued * (settings.samples_per_query if settings.scenario == "offline" else 1)
+    text = f"{found:,} {noun}, at least {settings.min_queries:,} are required"
+    return MlperfRule(QUERIES_RULE, found >= settings.min_queries, text)
 
 
 def _latency_rule(settings: MlperfSettings, log: MlperfLog, target: MlperfTarget) -> MlperfRule:
@@ -302,9 +300,10 @@ def sequential_answer(log: MlperfLog, target: MlperfTarget, share: float) -> Seq
     over = _Sums.of((times > target.limit_ns).astype(np.float64))
     usual = _Sums.of(np.minimum(times, 10 * np.median(times[:FIRST_LOOK])) if len(times) else times)
     for queries in _looks(len(times)):
-        # Queries over the target come in shorter groups than the latency is correlated, but their own groups are
-        # unknown until some are over it: until then, the root of the latency's factor counts.
-        alike = max(1.0, over.excess(queries), math.sqrt(max(1.0, usual.excess(queries))))
+        # The latency's factor counts too: how queries over the target are grouped is unknown until some are.
+        alike = max(1.0, over.excess(queries), usual.excess(queries))
+        if queries < SECTIONS * INDEPENDENT * alike:
+            continue  # sections shorter than the correlation hide it
         count = over.total(queries)
         answer = _answer(count / alike, queries / alike, share)
         if answer != "undecided":

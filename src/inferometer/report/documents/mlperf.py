@@ -63,7 +63,7 @@ def _sentences(verdict: MlperfVerdict) -> Iterator[str]:
     for row in verdict.sequential:
         over = f"{row.over:,} of the first {row.queries:,} queries over {duration(row.limit_ns)}"
         if row.answer == "undecided":
-            yield f"The sequential test could not decide with all {row.queries:,} queries ({row.over:,} over the target)."
+            yield f"The sequential test is undecided: {row.over:,} of {row.queries:,} queries are over the target."
         else:
             spared = 1 - row.queries / max(1, verdict.queries)
             yield (
