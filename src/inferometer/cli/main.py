@@ -42,6 +42,7 @@ GROUPS = {
         "serve": "start an embedded Triton on a model repository",
         "selftest": "check the accuracy and the limits of this machine as a client",
         "clients": "estimate how many client machines a load needs",
+        "check": "check inferometer.yaml and scenario files, for example before a commit",
         "trust": "let this folder's inferometer.yaml name hosts and files and run code",
         "completion": "print a completion script for bash, zsh or fish",
         "help": "show this text, a command's options, or a topic",
@@ -76,7 +77,7 @@ OTHER_TOOLS = (
 )  # other tools' names for `measure`
 OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 WITH_FILES = tuple(
-    name for name in OURS if name != "trust"
+    name for name in OURS if name not in ("check", "trust")
 )  # commands whose options inferometer.yaml may set
 
 

@@ -613,3 +613,8 @@ class TrustOptions:
 
     revoke: bool = option("--revoke", "Stop trusting the file", group="Trust", reach=Reach.WRITES_FILES)
     list: bool = option("--list", "List the trusted files")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """Options of `check`: none."""

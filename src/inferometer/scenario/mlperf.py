@@ -112,7 +112,7 @@ def prepare_mlperf(request: ScenarioRequest) -> MlperfSetup:
 
 def mlperf_settings(spec: MlperfSpec, asked: Options, duration_s: float | None) -> MlperfSettings:
     """Return the rules of a run; the command line overrides those of the scenario."""
-    share, targets = _targets(spec, asked.slo or spec.slo)
+    share, targets = targets_of(spec, asked.slo or spec.slo)
     return MlperfSettings(
         scenario=spec.scenario,
         share=share,
@@ -122,7 +122,7 @@ def mlperf_settings(spec: MlperfSpec, asked: Options, duration_s: float | None) 
     )
 
 
-def _targets(spec: MlperfSpec, slo: str | None) -> tuple[float, tuple[MlperfTarget, ...]]:
+def targets_of(spec: MlperfSpec, slo: str | None) -> tuple[float, tuple[MlperfTarget, ...]]:
     """Return the percentile as a share, and the limits of the SLO."""
     share = spec.percentile / 100
     if slo is None:

@@ -48,7 +48,7 @@ ERROR = 0.01  # of the sequential test, as likely as a wrong early stop
 FIRST_LOOK = 50  # queries
 LOOK_RATIO = 1.05  # between looks
 SECTIONS = 20
-INDEPENDENT = 5  # queries that a section must be worth
+INDEPENDENT = 8  # queries that a section must be worth
 _FACTORS = (
     1.15,
     1.35,

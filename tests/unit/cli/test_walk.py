@@ -49,7 +49,7 @@ from tests.support.tfserving import FakeTfServing
 from tests.support.twins import known_result, sample_twin
 from tests.support.vocabularies import word_level
 
-WITHOUT_OPTIONS = ("help", "completion", "trust")  # trust: tests/unit/cli/test_trust.py
+WITHOUT_OPTIONS = ("help", "completion", "trust", "check")  # tests/unit/cli: test_trust.py, test_check.py
 WALKED: dict[str, Command] = {
     name: import_module(f"inferometer.cli.{name}").COMMAND
     for name in COMMANDS
