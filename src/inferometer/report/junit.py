@@ -115,6 +115,10 @@ def result_cases(result: Result) -> Iterator[Case]:
                 broken = {"broken": "failure", "undecided": "skipped"}.get(row.promise.verdict, "")
                 case = f"{name}, {row.name} keeps {row.promise.promise}"
                 yield Case(group, case, broken, reasons(row.promise) if broken else "")
+    if (verdict := result.mlperf) is not None:
+        problem = "" if verdict.is_valid else "failure" if verdict.is_too_slow else "skipped"
+        why = "; ".join(f"{rule.name}: {rule.text}" for rule in verdict.failed)
+        yield Case(group, f"is VALID in MLPerf's {verdict.scenario} scenario", problem, why)
     for remark in result.remarks:
         if remark.note is Note.WORKER_LOST:
             yield Case(group, "the run", "failure", first_line(remark.text))

@@ -11,7 +11,7 @@ from inferometer.base import status
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.load.loadgen_arrivals import loadgen_times
-from inferometer.load.plan import Listed
+from inferometer.load.plan import NEVER, Listed
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.points import Agenda
 from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
@@ -214,14 +214,14 @@ class QueryLog(Watcher):
     settings: MlperfSettings
     _times: dict[str, list[Latencies]] = field(default_factory=dict)
     _queries: int = 0
-    _start_ns: int = 0
-    _span_ns: int = 0  # as the rule on the duration means it
+    _first_ns: int = NEVER  # start of the first query, which may end late
+    _last_ns: int = 0  # the end of the run, as the rule on the duration means it
 
     def level_started(self, mode: str, value: float) -> None:
         """Start again: a level may be repeated with more workers."""
         figures = dict.fromkeys(("latency", *(target.figure for target in self.settings.targets)))
         self._times, self._queries = {name: [] for name in figures}, 0
-        self._start_ns = self._span_ns = 0
+        self._first_ns, self._last_ns = NEVER, 0
 
     def progressed(self, progress: LevelProgress) -> None:
         records = progress.records
@@ -229,25 +229,28 @@ class QueryLog(Watcher):
             return
         scenario = self.settings.scenario
         sent_ns = began_ns(records, is_open=scenario == "server")
-        if not self._queries:
-            self._start_ns = int(sent_ns.min())
         self._queries += len(records)
+        self._first_ns = min(self._first_ns, int(sent_ns.min()))
         last_ns = int((records.end_ns if scenario == "offline" else sent_ns).max())
-        self._span_ns = max(self._span_ns, last_ns - self._start_ns)
-        start_ns = np.full_like(sent_ns, self._start_ns) if scenario == "offline" else sent_ns
+        self._last_ns = max(self._last_ns, last_ns)
+        start_ns = np.full_like(sent_ns, self._first_ns) if scenario == "offline" else sent_ns
         for name, parts in self._times.items():
             times = _query_times(name, records, start_ns)
             parts.append(np.where(records.status == status.OK, times, NEVER_NS))
 
     def is_enough(self) -> bool:
         """Whether a closed run may end by the rules on duration and queries."""
-        is_long = self._span_ns >= self.settings.min_duration_s * NS_PER_S
+        is_long = self._span_s >= self.settings.min_duration_s
         each = self.settings.samples_per_query if self.settings.scenario == "offline" else 1
         return is_long and self._queries * each >= self.settings.min_queries
 
+    @property
+    def _span_s(self) -> float:
+        return max(0, self._last_ns - self._first_ns) / NS_PER_S
+
     def log(self) -> MlperfLog:
         times = {name: np.concatenate((NO_TIMES, *parts)) for name, parts in self._times.items()}
-        return MlperfLog(times_ns=times, span_s=self._span_ns / NS_PER_S, issued=self._queries)
+        return MlperfLog(times_ns=times, span_s=self._span_s, issued=self._queries)
 
 
 def _query_times(figure: str, records: Records, start_ns: Latencies) -> Latencies:
