@@ -9,7 +9,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
+.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
 
 # Tests start many processes, which is faster with compiled modules, and share few cores: no spinning threads.
 $(COMPILED) test tests unit quick samples fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -165,6 +165,15 @@ soak: $(STAMP)  ## half an hour of load at ten times its pace: memory and lag of
 
 trust: $(STAMP)  ## docs/trust.md: accuracy on servers with known figures
 	$(PYTHON) -m benchmarks.trust
+
+.venv-loadgen/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'mlcommons-loadgen>=6,<7'
+	@touch $@
+
+mlperf: RUNS := 10000
+mlperf: $(STAMP) .venv-loadgen/.installed  ## compare our MLPerf verdicts with loadgen's own library: RUNS=1000 for fewer
+	$(PYTHON) -m benchmarks.mlperf --runs $(RUNS) --seed $(SEED) --loadgen .venv-loadgen/bin/python
 
 TWIN ?= dist/twin
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import mlperf_loadgen as loadgen
+import mlperf_loadgen as loadgen  # type: ignore[import-not-found]
 
 SHARES = (0.5, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999)
 KINDS = {

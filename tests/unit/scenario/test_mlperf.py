@@ -148,7 +148,8 @@ def test_a_run_is_valid_or_not(
 
 def test_the_server_scenario_sends_exactly_the_queries_of_loadgen(server: FakeTriton, tmp_path: Path) -> None:
     path = tmp_path / "it.json"
-    measure(server, *["--scenario", "mlperf-server", "-r", "300", "-d", "400ms", "--slo", "p99<1h", "-q", "--json"], str(path))
+    words = "--scenario mlperf-server -r 300 -d 400ms --slo p99<1h -q --json"
+    measure(server, *words.split(), str(path))
     times = loadgen_times(300.0, min_duration_ns=400 * NS_PER_MS, min_queries=100)
     assert len(server.inferences) == len(times) == json.loads(path.read_text())["mlperf"]["queries"]
 
