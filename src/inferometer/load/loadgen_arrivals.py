@@ -33,4 +33,5 @@ def loadgen_times(
 def _gaps_ns(bits: np.random.RandomState, rate: float) -> NDArray[np.int64]:
     raw = bits.randint(0, 2**32, size=2 * _PIECE, dtype=np.uint32).astype(np.float64)
     unit = np.minimum((raw[::2] + raw[1::2] * 2.0**32) / 2.0**64, _BELOW_ONE)
-    return (-np.log(1 - unit) / rate * NS_PER_S).astype(np.int64)
+    gaps: NDArray[np.int64] = (-np.log(1 - unit) / rate * NS_PER_S).astype(np.int64)
+    return gaps

@@ -220,7 +220,7 @@ class Result(Answer):
     def _promise_verdicts(self) -> set[str]:
         promises = [level.promise for level in self.levels]
         promises += [row.promise for level in self.levels for row in level.classes]
-        found = {promise.verdict for promise in promises if promise is not None}
+        found: set[str] = {promise.verdict for promise in promises if promise is not None}
         return found if self.mlperf is None else {*found, _mlperf_keeping(self.mlperf)}
 
     def to_pandas(self, *, requests: bool = False) -> Any:

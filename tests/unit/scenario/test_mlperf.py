@@ -35,7 +35,7 @@ def measure(server: FakeTriton, *words: str) -> Ended:
     return call_here(main.main, "measure", server.server.address, "simple", *words, "--max-error-rate", "1")
 
 
-def settings(slo: str | None = None, name: str = "server", **changes: object) -> object:
+def settings(slo: str | None = None, name: str = "server", **changes: object) -> MlperfSettings:
     spec = checked_scenario({"classes": {"a": {}}, "mlperf": {"scenario": name, **changes}}, "it").mlperf
     assert spec is not None
     return mlperf_settings(spec, Options(slo=slo), None)
@@ -59,11 +59,7 @@ def test_every_scenario_of_mlperf_is_included() -> None:
     ],
 )
 def test_the_slo_is_the_target(slo: str, share: float, targets: tuple[tuple[str, int], ...]) -> None:
-    found = mlperf_settings(
-        checked_scenario({"classes": {"a": {}}, "mlperf": {"scenario": "server"}}, "it").mlperf,  # type: ignore[arg-type]
-        Options(slo=slo),
-        None,
-    )
+    found = settings(slo)
     assert found.share == pytest.approx(share)
     assert found.targets == tuple(MlperfTarget(*target) for target in targets)
 
