@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.cli.config import FILE, command_named
-from inferometer.options.command_line import WORDS, Command
+from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import CheckOptions
 
 COMMAND = Command(
@@ -26,9 +25,9 @@ COMMAND = Command(
 )
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(request: Request[CheckOptions]) -> int:
     mistakes = 0
-    for name in given.get(WORDS, ()) or (FILE,):
+    for name in request.words or (FILE,):
         try:
             print(printable(f"{name}: {_checked(Path(name))}"))
         except UsageError as error:

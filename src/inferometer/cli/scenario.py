@@ -13,7 +13,7 @@ from inferometer.measure.mix import WeightedModel, weighted
 from inferometer.options.options import Options
 from inferometer.report.delivery import check_outputs
 from inferometer.scenario.classes import planned_classes
-from inferometer.scenario.mlperf import prepare_any
+from inferometer.scenario.mlperf import prepare_any, without_rules
 from inferometer.scenario.ready import listing, open_scenario
 from inferometer.scenario.run import ScenarioRequest
 from inferometer.scenario.spec import scenario_schema
@@ -36,7 +36,8 @@ def scenario_loads(
     for number, phase in enumerate(request.scenario.phases):
         if phase.command is not None:
             to_stderr(f"The command of phases.{number} is not run, since nothing is measured.")
-    for one in planned_classes(request.scenario, request.options, request.models, folder=request.folder):
+    base = options if request.scenario.mlperf is None else without_rules(options)
+    for one in planned_classes(request.scenario, base, request.models, folder=request.folder):
         if one.steps:
             from inferometer.scenario.visits import FirstVisit
 

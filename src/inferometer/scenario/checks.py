@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.load.plan import parse_shape
 from inferometer.scenario.mlperf import targets_of
 from inferometer.scenario.spec import Scenario
 from inferometer.services.address import read_address
-from inferometer.stats.slo import parse_slo
 
 
 def check_scenario(scenario: Scenario, origin: str) -> None:
@@ -21,7 +21,7 @@ def check_scenario(scenario: Scenario, origin: str) -> None:
         _check(origin, f"{place}.shape", spec.shape, parse_shape)
     if scenario.mlperf is not None:
         mlperf = scenario.mlperf
-        _check(origin, "mlperf.slo", mlperf.slo, lambda slo: targets_of(mlperf, slo))
+        _check(origin, "mlperf.slo", mlperf.slo, lambda slo: targets_of(mlperf, parse_slo(slo)))
 
 
 def _check(origin: str, place: str, text: str | None, parse: Callable[[str], Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import Slo, parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.load.loadgen_arrivals import loadgen_times
 from inferometer.load.plan import NEVER, Listed
@@ -31,7 +32,7 @@ from inferometer.stats.mlperf import (
     judge_mlperf,
 )
 from inferometer.stats.result import Result
-from inferometer.stats.slo import began_ns, parse_slo
+from inferometer.stats.slo import began_ns
 from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.streams import between_ns
 from inferometer.stats.watcher import Watcher, together
@@ -94,8 +95,7 @@ def prepare_mlperf(request: ScenarioRequest) -> MlperfSetup:
     asked = request.options
     settings = mlperf_settings(spec, asked, request.duration_s)
     _check_load(spec, asked)
-    base = replace(asked, slo=None, request_count=0, given=asked.given - {"slo", "request_count"})
-    rows = planned_classes(request.scenario, base, request.models, folder=request.folder)
+    rows = planned_classes(request.scenario, without_rules(asked), request.models, folder=request.folder)
     if len(rows) > 1:
         raise UsageError(
             f"--scenario {request.scenario.name} measures one model, but {len(rows)} are given",
@@ -110,9 +110,15 @@ def prepare_mlperf(request: ScenarioRequest) -> MlperfSetup:
     return MlperfSetup(asked, replace(setup, result=result), settings)
 
 
+def without_rules(asked: Options) -> Options:
+    """Return the options without those that set rules of MLPerf, which classes of a scenario do not support."""
+    return replace(asked, slo=None, request_count=0, given=asked.given - {"slo", "request_count"})
+
+
 def mlperf_settings(spec: MlperfSpec, asked: Options, duration_s: float | None) -> MlperfSettings:
     """Return the rules of a run; the command line overrides those of the scenario."""
-    share, targets = targets_of(spec, asked.slo or spec.slo)
+    slo = parse_slo(spec.slo) if asked.slo is None and spec.slo is not None else asked.slo
+    share, targets = targets_of(spec, slo)
     return MlperfSettings(
         scenario=spec.scenario,
         share=share,
@@ -122,7 +128,7 @@ def mlperf_settings(spec: MlperfSpec, asked: Options, duration_s: float | None) 
     )
 
 
-def targets_of(spec: MlperfSpec, slo: str | None) -> tuple[float, tuple[MlperfTarget, ...]]:
+def targets_of(spec: MlperfSpec, slo: Slo | None) -> tuple[float, tuple[MlperfTarget, ...]]:
     """Return the percentile as a share, and the limits of the SLO."""
     share = spec.percentile / 100
     if slo is None:
@@ -133,15 +139,16 @@ def targets_of(spec: MlperfSpec, slo: str | None) -> tuple[float, tuple[MlperfTa
         return share, ()
     if spec.scenario == "offline":
         raise UsageError(
-            f"MLPerf's offline scenario has no latency target, but the SLO is '{slo}'", remedy="leave it out"
+            f"MLPerf's offline scenario has no latency target, but the SLO is '{slo.text}'",
+            remedy="leave it out",
         )
-    terms = [term for term in parse_slo(slo).terms if term.text in slo]  # without the default for errors
+    terms = slo.terms[: slo.text.count(",") + 1]  # without the default for errors
     for term in terms:
         if term.figure not in FIGURES or term.percentile is None:
             raise UsageError(f"'{term.text}' is not a latency target of MLPerf", remedy=_REMEDY)
     names = {term.name for term in terms}
     if len(names) > 1 or len({term.figure for term in terms} - {"ttft", "tpot"}) not in (0, len(terms)):
-        raise UsageError(f"the SLO '{slo}' has several percentiles or times", remedy=_REMEDY)
+        raise UsageError(f"the SLO '{slo.text}' has several percentiles or times", remedy=_REMEDY)
     limits = tuple(MlperfTarget(term.figure, round(term.limit)) for term in terms)
     return (terms[0].percentile or 0.0) / 100, limits
 

@@ -14,6 +14,7 @@ import yaml
 
 import inferometer
 from inferometer.cli.main import COMMANDS
+from inferometer.options.command_line import Request
 from inferometer.options.command_line import read as read_words
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +65,7 @@ def test_every_command_line_is_accepted_by_our_parser(script: str, commands: lis
     assert [name for name, *_ in lines] == commands
     for name, *words in lines:
         assert "$" not in " ".join(words)
-        assert isinstance(read_words(words, import_module(f"inferometer.cli.{name}").COMMAND), dict)
+        assert isinstance(read_words(words, import_module(f"inferometer.cli.{name}").COMMAND), Request)
 
 
 def test_the_action_declares_what_it_uses() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.cli import main
 from inferometer.load.loadgen_arrivals import loadgen_times
@@ -38,7 +39,7 @@ def measure(server: FakeTriton, *words: str) -> Ended:
 def settings(slo: str | None = None, name: str = "server", **changes: object) -> MlperfSettings:
     spec = checked_scenario({"classes": {"a": {}}, "mlperf": {"scenario": name, **changes}}, "it").mlperf
     assert spec is not None
-    return mlperf_settings(spec, Options(slo=slo), None)
+    return mlperf_settings(spec, Options(slo=None if slo is None else parse_slo(slo)), None)
 
 
 def test_every_scenario_of_mlperf_is_included() -> None:
@@ -54,6 +55,7 @@ def test_every_scenario_of_mlperf_is_included() -> None:
     ("slo", "share", "targets"),
     [
         ("p99<15ms", 0.99, (("latency", 15 * NS_PER_MS),)),
+        ("p(90)<5ms", 0.9, (("latency", 5 * NS_PER_MS),)),
         ("p90<=1s", 0.9, (("latency", 1000 * NS_PER_MS),)),
         ("ttft p99<2s, tpot p99<200ms", 0.99, (("ttft", 2000 * NS_PER_MS), ("tpot", 200 * NS_PER_MS))),
     ],
