@@ -40,7 +40,9 @@ from inferometer.stats.watcher import Watcher, together
 if TYPE_CHECKING:
     from inferometer.cluster.ray_process import RayProcess
 
-LONGEST = 10  # times the minimum duration: a closed run ends then even without the minimum of queries
+# A closed run ends after this many minimum durations, and this time, even without the minimum of queries.
+LONGEST = 10
+LONGEST_NS = 60 * NS_PER_S
 WINDOWS = 100  # per minimum duration
 MOST_QUERIES = 10_000_000  # scheduled in advance
 FIGURES = ("latency", "ttft", "tpot")
@@ -204,7 +206,9 @@ def _level_settings(mlperf: MlperfSetup, log: "QueryLog") -> LevelSettings:
     min_ns, is_whole = round(settings.min_duration_s * NS_PER_S), settings.scenario == "server"
     return replace(
         mlperf.setup.level_settings,
-        rule=_WHOLE if is_whole else Precision(1.0, LONGEST * min_ns, is_enough=log.is_enough),
+        rule=_WHOLE
+        if is_whole
+        else Precision(1.0, max(LONGEST * min_ns, LONGEST_NS), is_enough=log.is_enough),
         window_ns=max(min_ns // WINDOWS, NS_PER_MS),
         is_whole=is_whole,
         finds_warm_up=False,
