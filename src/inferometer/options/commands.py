@@ -615,6 +615,6 @@ class TrustOptions:
     list: bool = option("--list", "List the trusted files")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckOptions:
     """Options of `check`: none."""
