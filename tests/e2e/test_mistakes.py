@@ -87,7 +87,12 @@ MISTAKES = (
     ("view none.json", "none.json", "check the name", 2),
     ("diagnose {url} simple --keep", "--keep", "--apply", 2),
     ("diagnose {url} simple --budget 5s", "--budget", "--apply", 2),
-    ("tune {url} simple --service-kind openai", "--service-kind", "only Triton", 2),
+    (
+        "tune {url} simple --service-kind openai",
+        "--service-kind",
+        "start another kind of server with --serve",
+        2,
+    ),
     ("diagnose {url} simple -r 5", "-r", "-c", 2),
     ("measure {url} simple --json none/r.json", "none/r.json", "mkdir -p", 2),
     ("measure {url} simple --json - --csv -", "standard output", "give a file", 2),

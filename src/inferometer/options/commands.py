@@ -322,6 +322,7 @@ class TuneOptions:
         "--preset",
         "Known server: names its knobs, their usual values and its ready check (default: recognised from the command)",
         choice("NAME", "vllm", "sglang", "trtllm", "llamacpp", "transformers", "torchserve", "mlserver"),
+        reach=Reach.RUNS_CODE,
     )
     serve_env: tuple[str, ...] = option(
         "--serve-env",

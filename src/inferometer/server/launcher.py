@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import check_command
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.reading import DESCRIPTION, read_text
 from inferometer.base.text import printable
@@ -112,6 +113,7 @@ class LaunchedServer:
 
     def start(self, values: Mapping[str, Any], log: Path) -> None:
         """Start the server with these values; return when it is ready, raise StartError if it is not."""
+        check_command("--serve")
         command = self.command
         guarded = GuardedProcess("server", log)
         ports = self._ports()

@@ -49,7 +49,8 @@ _NOT_OFFERED = {
         for name in ("model_repository", "install_path", "journal", "study", "output", "folder")
     ),
     *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode", "scenario", "schema")),
-    f"{OWN}allow_inconclusive",
+    *(f"{OWN}{name}" for name in ("serve", "vary", "where", "preset", "ready", "start_timeout_s")),
+    *(f"{OWN}{name}" for name in ("serve_env", "serve_file", "serve_logs", "allow_inconclusive")),
     *("store", "no_store", "ui", "prometheus", "otlp"),
 }
 """Fields of options that write files, load code, or make no sense in a browser, as the store keeps every result."""

@@ -82,7 +82,9 @@ phases:
     assert [row.requests for row in found.stretches] == pytest.approx([len(times), 0])
 
 
-@pytest.mark.parametrize("name", ready_names())
+@pytest.mark.parametrize(
+    "name", [name for name in ready_names() if name == "mlperf-server" or not name.startswith("mlperf")]
+)
 def test_bundled_scenarios_are_traffic(name):
     found = of_scenario(str(FOLDER / f"{name}.yaml"), [{"any"}])
     assert found.requests > 0

@@ -7,6 +7,7 @@ import pytest
 
 from inferometer.cli.ui import STARTED, startables
 from inferometer.options.command_line import Request, read
+from inferometer.options.reach import Reach
 from inferometer.ui.form import checked, filled, groups, offered
 
 COMMANDS = {row.name: row for row in startables()}
@@ -112,6 +113,16 @@ def test_no_option_with_a_path_is_offered_unguarded():
         for _, row in offered(startable):
             if any(word in row.metavar for word in ("FILE", "DIR", "PATH", "SOURCE")):
                 assert row.field in _FILE_FIELDS | _FILE_MARK_FIELDS | harmless, row.names
+
+
+def test_no_option_that_runs_a_command_is_offered():
+    """Files that may name code are confined instead; a Ray cluster cannot be at an arbitrary address."""
+    confined = {"data.sources", "ray"}
+    for startable in COMMANDS.values():
+        for _, row in offered(startable):
+            reach = row.most_reach
+            assert reach is not None, row.names
+            assert Reach.RUNS_CODE not in reach or row.field in confined, row.names
 
 
 def test_the_check_of_the_page(ask):
