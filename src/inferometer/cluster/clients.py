@@ -38,7 +38,7 @@ from inferometer.cluster.messages import (
     Told,
 )
 from inferometer.cluster.network import ClientLost, Network, Pending
-from inferometer.load.plan import Arrivals, Open, Plan, Poisson
+from inferometer.load.plan import Arrivals, Open, Plan, Renewal
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.workers import ANSWER_S, DRAIN_NS, Collected
 from inferometer.records.records import Records, Totals, join
@@ -313,7 +313,7 @@ class Clients:
         """Give the rest of its share to the others; requests due in the meantime are missing."""
         workers = [member for member in others for _ in range(member.workers)]
         from_number = 0
-        if not isinstance(plan.schedule, Poisson):  # whose times are known only to the workers that draw them
+        if not isinstance(plan.schedule, Renewal):  # whose times are known only to the workers that draw them
             from_number = Arrivals(plan._replace(count=None)).by(max(0, self.clock() - self._start_ns))
         left = [part.from_number(from_number) for parts in lost.parts for part in parts]
         shares = list(zip(*(part.split(len(workers)) for part in left if part.length), strict=True))

@@ -22,7 +22,7 @@ from inferometer.find.fit import CAP_MARGIN, Capacity
 from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
 from inferometer.find.search import QUEUED, Bracket, Knowledge, known, next_load, tidy
 from inferometer.find.sections import LevelSections
-from inferometer.load.plan import Closed, Constant, Open, Poisson
+from inferometer.load.plan import Closed, Gaps, Open, schedule_at
 from inferometer.load.workers import Recorded
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
@@ -85,6 +85,7 @@ class SearchGoal:
     duration_ns: int
     is_rate: bool = True
     distribution: str = "constant"
+    burstiness: float = 1.0
     seed: int = 0
     start: float | None = None  # first load to try; by default derived from a look at one request at a time
 
@@ -104,6 +105,7 @@ def goal_of(own: FindOptions, options: Options) -> SearchGoal:
         duration_ns=round(own.duration_s * NS_PER_S),
         is_rate=own.by == "rate",
         distribution=options.request_distribution,
+        burstiness=options.burstiness,
         seed=options.data.seed,
         start=own.start,
     )
@@ -374,7 +376,7 @@ class _Search:
             return LoadPoint("concurrency", load, Closed(int(load)))
         # Each level draws new arrivals: repeating the same ones would add no information.
         seed = goal.seed + len(self.levels)
-        schedule = Poisson(load, seed) if goal.distribution == "poisson" else Constant(load)
+        schedule = schedule_at(load, seed, Gaps(goal.distribution, goal.burstiness))
         return LoadPoint("request_rate", load, Open(schedule), load)
 
     # --- results

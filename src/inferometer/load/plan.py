@@ -6,9 +6,10 @@ adds requests as the streams of earlier ones progress.
 """
 
 import bisect
+import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -58,15 +59,15 @@ class Arrivals:
         schedule = plan.schedule
         # A random schedule can only be traversed once, and the sender traverses the plan's own.
         self._schedule: Schedule = (
-            Poisson(schedule.rate, schedule.seed, schedule.until_ns)
-            if isinstance(schedule, Poisson)
+            Renewal(schedule.rate, schedule.seed, schedule.until_ns, schedule.gaps)
+            if isinstance(schedule, Renewal)
             else schedule
         )
 
     def by(self, after_ns: int) -> int:
         """Return the number due in the whole plan, over all workers; `after_ns` is the time since its start."""
         due_ns, number = self._schedule.due_ns, self._number
-        if isinstance(self._schedule, Poisson):
+        if isinstance(self._schedule, Renewal):
             while due_ns(number) <= after_ns:
                 number += 1
         else:
@@ -180,13 +181,54 @@ class Constant(NamedTuple):
         return round((number + 1) * NS_PER_S / self.rate)  # absolute, so lateness never accumulates
 
 
-class Poisson:
-    """Independent arrivals at a mean rate; the same seed gives the same arrivals in every worker."""
+def _exponential(draw: random.Random, rate: float, _: float) -> float:
+    return draw.expovariate(rate)
 
-    def __init__(self, rate: float, seed: int = 0, until_ns: int | None = None) -> None:
+
+def _gamma(draw: random.Random, rate: float, shape: float) -> float:
+    return draw.gammavariate(shape, 1 / (rate * shape))
+
+
+def _weibull(draw: random.Random, rate: float, shape: float) -> float:
+    return draw.weibullvariate(1 / (rate * math.gamma(1 + 1 / shape)), shape)
+
+
+_DRAWS: Mapping[str, Callable[[random.Random, float, float], float]] = {
+    "poisson": _exponential,
+    "gamma": _gamma,
+    "weibull": _weibull,
+}
+
+
+class Gaps(NamedTuple):
+    """Distribution of the gaps between arrivals: constant, or a name of `_DRAWS` with its shape parameter.
+
+    The mean gap is 1 / rate for every shape. A shape of 1 makes gamma and Weibull gaps exponential; a smaller one makes
+    arrivals burstier, a larger one more regular.
+    """
+
+    distribution: str = "poisson"
+    burstiness: float = 1.0
+
+    def gap_s(self, draw: random.Random, rate: float) -> float:
+        """Draw a gap in seconds."""
+        return _DRAWS[self.distribution](draw, rate, self.burstiness)
+
+
+REGULAR = Gaps("constant")
+EXPONENTIAL = Gaps()
+
+
+class Renewal:
+    """Arrivals with independent random gaps at a mean rate; the same seed gives the same arrivals in every worker."""
+
+    def __init__(
+        self, rate: float, seed: int = 0, until_ns: int | None = None, gaps: Gaps = EXPONENTIAL
+    ) -> None:
         self.rate = rate
         self.seed = seed
         self.until_ns = NEVER if until_ns is None else until_ns  # no request is due after this
+        self.gaps = gaps
         self._due: list[int] = []
         self._base = 0  # number of the first request in `_due`
         self._random: random.Random | None = None
@@ -206,9 +248,17 @@ class Poisson:
         keep = self._due[-1:]
         self._base += len(self._due) - len(keep)
         for _ in range(512):
-            self._last_s += self._random.expovariate(self.rate)
+            self._last_s += self.gaps.gap_s(self._random, self.rate)
             keep.append(round(self._last_s * NS_PER_S))
         self._due = keep
+
+
+Poisson = Renewal  # exponential gaps are the default
+
+
+def schedule_at(rate: float, seed: int, gaps: Gaps) -> Schedule:
+    """Return the schedule of a rate whose arrivals are constant, or random with these gaps."""
+    return Constant(rate) if gaps.distribution == "constant" else Renewal(rate, seed, gaps=gaps)
 
 
 class Intervals(NamedTuple):

@@ -50,6 +50,9 @@ STABILITY_OPTIONS = frozenset((*WINDOWS, "request_count"))
 """Fields of the classic stopping rule; giving one of them selects that rule."""
 
 
+LEAST_WEIBULL = 0.1  # the mean of smaller shapes depends on gaps too rare to be drawn
+
+
 def kind_of(given: Given) -> str:
     return str(given.get("service_kind", "triton"))
 
@@ -155,6 +158,11 @@ RULES = (
         lambda a: sum(field in a for field in LOAD_MODES) > 1,
         "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
         + ", ".join(f"{{{field}}}" for field in LOAD_MODES),
+    ),
+    Rule(
+        lambda a: a.get("request_distribution") == "weibull" and a.get("burstiness", 1.0) < LEAST_WEIBULL,
+        f"{{burstiness}} of Weibull gaps must be {LEAST_WEIBULL} or more: below, almost all requests arrive at once.",
+        "raise it, or use --arrivals gamma",
     ),
     *map(_old_with, (*_RANGES, "request_intervals")),
     Rule(

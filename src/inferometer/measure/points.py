@@ -16,14 +16,14 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.dataset.dataset import Dataset
 from inferometer.load.plan import (
     Closed,
-    Constant,
+    Gaps,
     Intervals,
     Listed,
     Open,
     Periodic,
-    Poisson,
     Schedule,
     parse_shape,
+    schedule_at,
 )
 from inferometer.measure.checks import LOAD_MODES
 from inferometer.measure.instrument import LoadPoint
@@ -211,9 +211,8 @@ def _binary(
 
 
 def rate_schedule(options: Options, rate: float) -> Schedule:
-    if options.request_distribution == "poisson":
-        return Poisson(rate, options.data.seed)
-    return Constant(rate)
+    """Return the schedule of a rate with the arrivals of these options."""
+    return schedule_at(rate, options.data.seed, Gaps(options.request_distribution, options.burstiness))
 
 
 def read_intervals(path: str) -> tuple[int, ...]:

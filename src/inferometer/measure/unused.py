@@ -23,7 +23,7 @@ _NAMES: Mapping[str, str] = {
     row.field: row.names[-1] for _, rows in MODERN for row in reversed(rows) if row.names
 }
 _SEQUENCES = ("sequences", "serial_sequences", "sequence_length", "sequence_length_variation", "sequence_ids")
-_BY_RATE = ("request_distribution", "sequences", "serial_sequences")
+_BY_RATE = ("request_distribution", "burstiness", "sequences", "serial_sequences")
 _VALIDATION = ("validate_tolerance", "validate_sample")
 _ENDS_BY_ITSELF = ("request_count", *AGENDAS, "periodic_concurrency", "session_concurrency")
 _TLS = tuple(field for field in _NAMES if field.startswith("tls."))
@@ -140,6 +140,12 @@ _WITH_OTHERS = (
         "add a file with --prompts or --data",
     ),
     _Unused(
+        ("burstiness",),
+        lambda given: given.get("request_distribution") not in ("gamma", "weibull"),
+        "sets the shape of random gaps, but only gamma and Weibull gaps have one",
+        "add --arrivals gamma",
+    ),
+    _Unused(
         ("cancel_share",),
         _lacks("cancel_after_s"),
         "sets the share of requests to cancel, but no request is cancelled",
@@ -213,9 +219,9 @@ _WITH_OTHERS = (
 )
 
 _RATES_AND_WORKERS = (
-    _Unused(_BY_RATE[:1], _lacks("request_rate"), "applies only to a request rate", "add --rate"),
+    _Unused(_BY_RATE[:2], _lacks("request_rate"), "applies only to a request rate", "add --rate"),
     _Unused(
-        _BY_RATE[1:],
+        _BY_RATE[2:],
         _lacks(*DUE),
         "applies only to sequences at a request rate; with -c, each request in flight belongs to a different sequence",
         "remove it, or add --rate",
@@ -318,7 +324,7 @@ def check_use(options: Options, model: ModelSpec) -> None:
     if not has_strings:
         fields = ("data.string_length", "data.string_data")
         _refuse(given, fields, "applies only to generated inputs of datatype BYTES, but there are none")
-    if not (is_varied or model.any_sequence or options.request_distribution == "poisson"):
+    if not (is_varied or model.any_sequence or options.request_distribution != "constant"):
         _refuse(given, ("data.seed",), "applies only to random values, but nothing is random here")
 
 

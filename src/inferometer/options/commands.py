@@ -82,7 +82,7 @@ TUNE_REFUSED: Mapping[str, str] = {
         ("profile_export", "verbose_csv", "junit", *_CANCELLING), "use it with `inferometer measure`"
     ),
     **dict.fromkeys(
-        ("request_distribution", "sequences", "serial_sequences"),
+        ("request_distribution", "burstiness", "sequences", "serial_sequences"),
         "it loads by concurrency: --load limits the range",
     ),
     **dict.fromkeys(

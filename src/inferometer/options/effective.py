@@ -30,6 +30,7 @@ class Effective:
     request_rate_start: float | None = None
     request_rate_end: float | None = None
     distribution: str = "constant"
+    burstiness: float = 1.0  # shape of gamma and Weibull gaps
     session_concurrency: int | None = None
     periodic: tuple[float, float | None, float] | None = None  # start, end, step of a ramp
     request_period: int = 10

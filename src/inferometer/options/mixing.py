@@ -66,6 +66,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "speed",
             "slo",
             "request_distribution",
+            "burstiness",
             "workers",
         ),
         "set it for a class of the scenario",

@@ -549,6 +549,15 @@ class Options:
         choice("NAME", "constant", "poisson"),
         default="constant",
         own="--arrivals",
+        own_values=choice("NAME", "constant", "poisson", "gamma", "weibull"),
+        own_help="Gaps between requests at a rate: constant, or random: poisson, gamma or weibull, the last two with "
+        "--burstiness (default constant).",
+    )
+    burstiness: float = only_ours(
+        "--burstiness",
+        "Shape of gamma or Weibull gaps: 1 is Poisson, less is burstier, more is more regular, as in vllm bench serve.",
+        decimal("SHAPE", least=0.01, most=1_000_000),
+        default=1.0,
     )
     request_intervals: str | None = option(
         "--request-intervals", "File of gaps between requests in microseconds, one per line.", existing_file

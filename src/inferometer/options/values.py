@@ -249,16 +249,18 @@ def whole(metavar: str = "COUNT", *, least: int | None = None, noun: str = "") -
     return _plainly(Values(read, metavar, check=check), plain_count)
 
 
-def decimal(metavar: str, *, least: float) -> Values:
-    """Numbers from `least` on."""
+def decimal(metavar: str, *, least: float, most: float = float("inf")) -> Values:
+    """Numbers from `least` to `most`."""
 
     def read(name: str, word: str) -> float:
         number = _decimal(name, word, word)
         if number < least:
             raise refusal(name, f"The value must be >= {plain_number(least)}, but is {word}")
+        if number > most:
+            raise refusal(name, f"The value must be <= {plain_number(most)}, but is {word}")
         return number
 
-    return Values(read, metavar, check=_at_least(least))
+    return Values(read, metavar, check=_at_least(least, most=most))
 
 
 def above_zero(metavar: str, noun: str, example: str, *, suffix: str = "") -> Values:

@@ -211,8 +211,9 @@ def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:
         return {"session_concurrency": spec.sessions}
     if spec.concurrency is not None:
         return {"concurrency": Range(spec.concurrency)}
-    arrivals = {"request_distribution": "poisson"} if spec.arrivals == "poisson" else {}
-    return {"request_rate": Range(RATE if spec.rate is None else spec.rate), **arrivals}
+    arrivals = {} if spec.arrivals == "constant" else {"request_distribution": spec.arrivals}
+    burstiness = {} if spec.burstiness == 1 else {"burstiness": spec.burstiness}
+    return {"request_rate": Range(RATE if spec.rate is None else spec.rate), **arrivals, **burstiness}
 
 
 def _file(place: str, name: str, folder: Path | None) -> str:

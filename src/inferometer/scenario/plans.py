@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import (
+    REGULAR,
     Closed,
     Constant,
     Excerpt,
+    Gaps,
     Joint,
     Open,
-    Poisson,
     Ramps,
+    Renewal,
     Schedule,
     Stairs,
     from_mid_period,
@@ -35,7 +37,7 @@ class ClassLoad:
     concurrency: int | None = None
     rate: float | None = None
     agenda: Agenda | None = None  # a shape or a trace, over the whole scenario
-    is_random: bool = False  # Poisson arrivals at a rate
+    gaps: Gaps = REGULAR  # between arrivals at a rate
     seed: int = 0
     cap: int | None = None  # maximum requests outstanding
 
@@ -122,11 +124,12 @@ def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slo
     first, last = (rate * factor for factor in factors)
     if not first and not last:
         return Closed(0), 0.0
-    if first == last and load.is_random:
-        return Open(Poisson(first, load.seed + slot.number, slot.length_ns), cap=load.cap), first
+    if first == last and load.gaps.distribution != "constant":
+        schedule = Renewal(first, load.seed + slot.number, slot.length_ns, load.gaps)
+        return Open(schedule, cap=load.cap), first
     pieces = [(slot.length_ns, first, last), *([(LONGER_NS, last, last)] if last else [])]
-    schedule: Schedule = Constant(first) if first == last else Ramps(tuple(pieces))
-    part = from_mid_period(schedule, max(first, last), slot.length_ns)
+    steady: Schedule = Constant(first) if first == last else Ramps(tuple(pieces))
+    part = from_mid_period(steady, max(first, last), slot.length_ns)
     return Open(part, cap=load.cap), (first + last) / 2
 
 

@@ -16,6 +16,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
+from inferometer.load.plan import Gaps
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
 from inferometer.measure.instrument import Instrument
 from inferometer.measure.level import measure_level, warm_up
@@ -143,7 +144,7 @@ def _class_load(row: PlannedClass, setup: Setup) -> ClassLoad:
         concurrency=concurrency,
         rate=rate,
         agenda=agenda,
-        is_random=row.spec.arrivals == "poisson",
+        gaps=Gaps(row.spec.arrivals, row.spec.burstiness),
         seed=options.data.seed,
         cap=options.max_outstanding,
     )

@@ -148,8 +148,11 @@ class ClassSpec(_Strict):
         None, description="Requests in flight."
     )
     rate: Annotated[float, Field(gt=0, le=1e7)] | None = Field(None, description="Requests per second.")
-    arrivals: Literal["constant", "poisson"] = Field(
+    arrivals: Literal["constant", "poisson", "gamma", "weibull"] = Field(
         "constant", description="Gaps between requests at a rate."
+    )
+    burstiness: Annotated[float, Field(ge=0.01, le=1e6)] = Field(
+        1.0, description="Shape of gamma or Weibull gaps, as with --burstiness."
     )
     shape: str | None = Field(None, description="Rate over the whole scenario, as with --shape-load.")
     replay: str | None = Field(None, description="Trace to replay from the start of the scenario.")
@@ -171,8 +174,10 @@ class ClassSpec(_Strict):
         given = [name for name in LOADS if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"has {' and '.join(given)}, but a class has only one load")
-        if self.arrivals == "poisson" and given and self.rate is None:
+        if self.arrivals != "constant" and given and self.rate is None:
             raise ValueError(f"arrivals require a rate, but the class has {given[0]}")
+        if self.burstiness != 1 and self.arrivals not in ("gamma", "weibull"):
+            raise ValueError(f"burstiness requires gamma or weibull arrivals, but they are {self.arrivals}")
         if self.speed != 1 and self.replay is None:
             raise ValueError("speed requires replay, which the class does not have")
         return self

@@ -25,7 +25,8 @@ from inferometer.twin.twin import COMMAND, LoadForecast, LoadPart, StepSetting, 
 _EXACT = 1e-6  # a precision that is never reached, so that every load is measured for its full duration
 _LEFT_OUT = (
     *("given", "is_lenient", "is_dry", "headers", "tls", "api_key_env", "api_key_file"),
-    *("concurrency", "request_rate", "request_distribution", "request_intervals", "request_count", "slo"),
+    *("concurrency", "request_rate", "request_distribution", "burstiness", "request_intervals"),
+    *("request_count", "slo"),
     *("sweep", "binary_search", "latency_limit_ms", "percentile", "profile_export", "quiet", "verbose"),
     *("csv", "json", "html", "markdown", "junit", "verbose_csv", "duration_s", "precision", "time_limit_s"),
 )
@@ -162,6 +163,7 @@ def _options(twin: Twin, part: LoadPart, asked: CheckRequest) -> Options:
         precision=_EXACT,
         **({"concurrency": Range(int(part.value))} if is_closed else {"request_rate": span}),
         **({} if is_closed or part.arrivals == "constant" else {"request_distribution": part.arrivals}),
+        **({} if part.burstiness == 1 else {"burstiness": part.burstiness}),
     )
 
 

@@ -163,7 +163,8 @@ def load_part(result: Result, level: Level) -> LoadPart:
     name = str(result.model.get("name", ""))
     if level.mode == "concurrency":
         return LoadPart(name, "concurrency", float(level.value))
-    return LoadPart(name, "request_rate", float(level.value), result.effective.distribution)
+    effective = result.effective
+    return LoadPart(name, "request_rate", float(level.value), effective.distribution, effective.burstiness)
 
 
 def measured_as(result: Result, level: Level) -> MeasuredAs:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.pipeline import Pipeline
 from inferometer.diagnose.simulation import EndedRequest, SimulatedTraffic, Simulation
-from inferometer.load.plan import Constant, Poisson, Schedule, from_mid_period
+from inferometer.load.plan import Gaps, from_mid_period, schedule_at
 from inferometer.stats.series import rank
 from inferometer.twin.twin import LATENCIES, THROUGHPUT, LoadPart
 
@@ -104,7 +104,7 @@ def simulate(
 
 
 def _is_random(load: LoadPart) -> bool:
-    return load.mode == "request_rate" and load.arrivals == "poisson"
+    return load.mode == "request_rate" and load.arrivals != "constant"
 
 
 def _pilot(plans: Sequence[PartPlan]) -> tuple[float, float]:
@@ -123,7 +123,9 @@ def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) ->
     if load.mode == "concurrency":
         return SimulatedTraffic(plan.pipeline, concurrency=round(load.value))
     rate = load.value if until_s is None else min(load.value, _MOST_DUE / until_s)
-    schedule: Schedule = Poisson(rate, seed) if _is_random(load) else from_mid_period(Constant(rate), rate)
+    schedule = schedule_at(rate, seed, Gaps(load.arrivals, load.burstiness))
+    if not _is_random(load):
+        schedule = from_mid_period(schedule, rate)
     due: list[float] = []
     while len(due) < count if until_s is None else (not due or due[-1] < until_s):
         due.append(schedule.due_ns(len(due)) / NS_PER_S)

@@ -63,15 +63,16 @@ class LoadPart:
     model: str
     mode: LoadMode
     value: float
-    arrivals: str = "constant"  # or poisson; only for rates
+    arrivals: str = "constant"  # or poisson, gamma or weibull; only for rates
     lengths: TextLengths | None = None  # only for servers that generate text
+    burstiness: float = 1.0  # of gamma and weibull
 
     @property
     def text(self) -> str:
         lengths = "" if self.lengths is None else f", {self.lengths.text}"
         if self.mode == "concurrency":
             return f"concurrency {plain_number(self.value)}{lengths}"
-        arrivals = ", random" if self.arrivals == "poisson" else ""
+        arrivals = "" if self.arrivals == "constant" else ", random"
         return f"{plain_number(self.value)} requests/s{arrivals}{lengths}"
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 import statistics
 
 import pytest
@@ -14,12 +15,14 @@ from inferometer.load.plan import (
     Arrivals,
     Closed,
     Constant,
+    Gaps,
     Intervals,
     Listed,
     Open,
     Periodic,
     Poisson,
     Ramps,
+    Renewal,
 )
 
 
@@ -52,6 +55,44 @@ def test_poisson_is_the_same_for_the_same_seed_and_for_every_stride():
     assert every[0] == whole[0]
     assert [other.due_ns(number) for number in range(1, 9000, 3)] == every[1::3]
     assert third.due_ns(0) != every[0]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "burstiness", "variation"),
+    [
+        *((("gamma", shape, 1 / math.sqrt(shape))) for shape in (0.25, 0.5, 1, 4, 100)),
+        *(
+            ("weibull", shape, math.sqrt(math.gamma(1 + 2 / shape) / math.gamma(1 + 1 / shape) ** 2 - 1))
+            for shape in (0.6, 1, 3, 50)
+        ),
+    ],
+)
+def test_random_gaps_have_the_mean_and_variation_of_their_shape(distribution, burstiness, variation):
+    found = gaps(Renewal(200, seed=5, gaps=Gaps(distribution, burstiness)), 20_000)
+    mean = statistics.mean(found)
+    assert mean == pytest.approx(NS_PER_S / 200, rel=5 * variation / math.sqrt(len(found)))
+    assert statistics.pstdev(found) / mean == pytest.approx(variation, rel=0.1)
+
+
+@pytest.mark.parametrize("chosen", [Gaps("gamma", 0.5), Gaps("weibull", 0.7), Gaps("gamma", 3)])
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_workers_share_one_random_schedule(chosen, workers):
+    reference = Renewal(50, seed=3, gaps=chosen)
+    whole = [reference.due_ns(number) for number in range(2000)]
+    parts = []
+    for worker in range(workers):
+        plan = pickle.loads(pickle.dumps(Open(Renewal(50, seed=3, gaps=chosen)).share(worker, workers)))
+        parts += [plan.schedule.due_ns(number) for number in range(plan.first, 2000, plan.stride)]
+    assert sorted(parts) == whole
+    assert Renewal(50, seed=4, gaps=chosen).due_ns(0) != whole[0]
+
+
+@pytest.mark.parametrize("distribution", ["gamma", "weibull"])
+@pytest.mark.parametrize("burstiness", [0.1, 1e6])
+def test_extreme_shapes_have_finite_due_times(distribution, burstiness):
+    found = gaps(Renewal(1000, seed=1, gaps=Gaps(distribution, burstiness)), 600)
+    assert min(found) >= 0
+    assert max(found) < 3600 * NS_PER_S
 
 
 def test_past_arrivals_are_discarded():
@@ -110,6 +151,7 @@ def test_shares_add_up(concurrency, count, parts):
     [
         Constant(7.3),
         Poisson(40, seed=2),
+        Renewal(40, seed=2, gaps=Gaps("gamma", 0.5)),
         Intervals((5, 5, 900_000_000)),
         Listed((0, 0, 10**9)),
         Ramps(((3 * 10**9, 1.0, 9.0),)),
@@ -118,7 +160,7 @@ def test_shares_add_up(concurrency, count, parts):
 )
 @given(st.lists(st.integers(-(10**8), 4 * 10**9), max_size=5), st.none() | st.integers(0, 20))
 def test_arrivals_are_the_due_times_up_to_a_time(schedule, times, count):
-    known = Poisson(40, seed=2) if isinstance(schedule, Poisson) else schedule
+    known = Renewal(40, seed=2, gaps=schedule.gaps) if isinstance(schedule, Renewal) else schedule
     limit = 1000 if count is None else count
     due = list(itertools.takewhile(lambda time: time < NEVER, map(known.due_ns, range(limit))))
     arrivals = Arrivals(Open(schedule, count=count))

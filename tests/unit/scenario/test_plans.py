@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import NEVER, Arrivals, Closed, Poisson, Stairs, parse_shape
+from inferometer.load.plan import NEVER, Arrivals, Closed, Gaps, Poisson, Stairs, parse_shape
 from inferometer.measure.points import Agenda
 from inferometer.scenario.plans import ClassLoad, phase_points
 from inferometer.scenario.spec import checked_scenario
@@ -66,9 +66,7 @@ def test_a_factor_of_zero_sends_nothing_and_classes_may_have_their_own():
 
 
 def test_random_arrivals_differ_from_phase_to_phase():
-    one, two = plans(
-        [{"name": "a", "for": 1}, {"name": "b", "for": 1}], ClassLoad("x", rate=10, is_random=True)
-    )
+    one, two = plans([{"name": "a", "for": 1}, {"name": "b", "for": 1}], ClassLoad("x", rate=10, gaps=Gaps()))
     assert isinstance(one.schedule, Poisson)
     assert one.schedule.seed != two.schedule.seed
 
@@ -91,7 +89,7 @@ def test_a_pace_shortens_phases_and_keeps_rates():
 
 
 def test_random_arrivals_end_with_their_phase():
-    (plan,) = plans([{"name": "a", "for": 2, "load": 1}], ClassLoad("x", rate=50, is_random=True))
+    (plan,) = plans([{"name": "a", "for": 2, "load": 1}], ClassLoad("x", rate=50, gaps=Gaps()))
     due = Arrivals(plan).by(2 * NS_PER_S)
     assert 60 < due < 140
     assert Arrivals(plan).by(60 * NS_PER_S) == due

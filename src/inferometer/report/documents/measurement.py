@@ -7,6 +7,7 @@ from typing import Any
 
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.options.effective import Effective
 from inferometer.report.counted import batch_words
 from inferometer.report.document import (
     Depth,
@@ -139,11 +140,20 @@ def facts(result: Result) -> tuple[str, ...]:
         f"version {version}" if version else "",
         f"{effective.service_kind} {effective.protocol}".strip(),
         f"measured by {result.tool}" if result.source else batch_words(effective),
-        _schedule(result) if has_schedule(effective) else "",
+        _schedule(result) if has_schedule(effective) else _arrivals(effective),
         str(result.server.get("url", "")),
         when(result.started_at),
     )
     return tuple(word for word in words if word)
+
+
+def _arrivals(effective: Effective) -> str:
+    """Name random arrivals; empty for regular ones."""
+    name = effective.distribution
+    if name == "constant" or effective.request_rate_start is None:
+        return ""
+    shape = "" if name == "poisson" else f" with burstiness {plain_number(effective.burstiness)}"
+    return f"{name.capitalize()} arrivals{shape}"
 
 
 def _schedule(result: Result) -> str:

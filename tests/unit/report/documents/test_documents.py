@@ -193,7 +193,7 @@ def test_a_search_has_its_finding_as_verdict():
 def test_requested_and_effective_settings_are_side_by_side():
     rows = {
         name: (asked, effective)
-        for name, asked, effective in tables(document(sample_result()))["All 38 settings"].rows
+        for name, asked, effective in tables(document(sample_result()))["All 39 settings"].rows
     }
     assert rows["concurrency end"] == ("4", "-")
     assert rows["batch"] == ("", "1")
