@@ -1,5 +1,6 @@
 """One load level: warm it up, measure windows until the stopping rule is satisfied, and conclude."""
 
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -124,8 +125,16 @@ def _cut(instrument: Instrument, run: LevelRun) -> None:
 # --- more workers for a client-limited level
 
 
-def measure_with_enough_workers(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
-    """Measure the level, doubling the workers while they limit it and more are allowed."""
+def measure_with_enough_workers(
+    instrument: Instrument,
+    settings: LevelSettings,
+    point: LoadPoint,
+    again: Callable[[], None] | None = None,
+) -> Level:
+    """Measure the level, doubling the workers while they limit it and more are allowed.
+
+    `again` is called before each further measurement.
+    """
     level = measure_level(instrument, settings, point)
     workers = instrument.resizable
     if workers is None:
@@ -141,5 +150,7 @@ def measure_with_enough_workers(instrument: Instrument, settings: LevelSettings,
         if instrument.journal is not None:
             instrument.journal.forget_level()
         workers.resize(min(2 * workers.count, most))
+        if again is not None:
+            again()
         level = measure_level(instrument, settings, point)
     return level

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError
@@ -11,6 +12,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.plan import Closed, Open
 from inferometer.load.workers import Load
 from inferometer.measure.address import connection_to
+from inferometer.measure.before_level import check_actions, take_actions
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.opening import make_instrument, start_workers
@@ -20,7 +22,7 @@ from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.measure.saturation import Tried, level_time, sweep_ns
 from inferometer.options.options import Options
 from inferometer.services.kind import KINDS
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import ActionTaken, Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
@@ -35,6 +37,7 @@ def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> I
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)
+    check_actions(setup.options)
     watcher.prepared(result.effective)
     watcher.planned(level_count(setup.options, setup.last), limit_s)
     with start_workers(setup, watcher, ray=ray) as load:
@@ -85,18 +88,32 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
         if before and (isinstance(point.plan, Open) or point.value < before):
             load.apply(Closed(0))  # requests left in the server's queue do not belong to this level
         before = point.value
-        if options.warmup_request_count or options.warmup_s:
-            watcher.level_started(point.mode, point.value)
-            warm_up_as_asked(instrument, options, point)
+        taken: list[ActionTaken] = []
+        prepare = partial(_prepare_level, setup, instrument, point, taken)
+        prepare()
+        if options.before_level and watcher.is_interrupted():
+            return
         settings = _ramped(_long_enough(setup, outcome, point), outcome.tried)
-        level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point))
+        again = prepare if options.before_level else None
+        level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point, again))
+        level = replace(level, before=tuple(taken))
         yield level
         outcome.add(level)
         if (rule := _maybe_free_rule(setup)) is not None:
+            begun_ns += sum(action.duration_ns for action in taken)
             spent_ns = instrument.clock() - begun_ns
             outcome.left_ns = sweep_ns(outcome.tried, rule.duration_ns) - spent_ns
         if level.is_cut_short or watcher.is_interrupted():
             return
+
+
+def _prepare_level(setup: Setup, instrument: Instrument, point: LoadPoint, taken: list[ActionTaken]) -> None:
+    """Take the actions before a level, add them to `taken`, then warm up."""
+    options = setup.options
+    taken += take_actions(instrument, options, setup.traffic.wiring.endpoint)
+    if options.warmup_request_count or options.warmup_s:
+        instrument.watcher.level_started(point.mode, point.value)
+        warm_up_as_asked(instrument, options, point)
 
 
 def _maybe_free_rule(setup: Setup) -> Precision | None:

@@ -146,6 +146,12 @@ _WITH_OTHERS = (
         "add --arrivals gamma",
     ),
     _Unused(
+        ("before_level_timeout_s",),
+        _lacks("before_level"),
+        "limits the time of actions before levels, but there are none",
+        "add --before-level",
+    ),
+    _Unused(
         ("cancel_share",),
         _lacks("cancel_after_s"),
         "sets the share of requests to cancel, but no request is cancelled",

@@ -35,13 +35,14 @@ USUAL_PORTS = (8000, 8001, 8002)
 # --- options of a measurement that a command does not support, and what to do instead
 
 _CANCELLING = ("cancel_after_s", "cancel_share")
+BEFORE_LEVEL = ("before_level", "before_level_timeout_s")
 CLUSTER = ("ray", "clients", "client_resources")
 DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: give the levels with -c, or leave it out"),
     **dict.fromkeys(ENDINGS, "--duration is the time per load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it excludes a cold start by itself"),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER),
+        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER, *BEFORE_LEVEL),
         "use it with `inferometer measure`",
     ),
     "ramp_s": "leave it out: if answers are long, users start one after the other anyway",
@@ -79,7 +80,8 @@ TUNE_REFUSED: Mapping[str, str] = {
         "--budget limits the time of the whole search",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "junit", *_CANCELLING), "use it with `inferometer measure`"
+        ("profile_export", "verbose_csv", "junit", *_CANCELLING, *BEFORE_LEVEL),
+        "use it with `inferometer measure`",
     ),
     **dict.fromkeys(
         ("request_distribution", "burstiness", "sequences", "serial_sequences"),
@@ -124,7 +126,9 @@ COMPARE_REFUSED: Mapping[str, str] = {
         ("precision", "time_limit_s", *WINDOWS),
         "set the time with --duration: stopping as soon as the result looks good would bias it",
     ),
-    **dict.fromkeys(("profile_export", "verbose_csv", "slo"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("profile_export", "verbose_csv", "slo", *BEFORE_LEVEL), "use it with `inferometer measure`"
+    ),
     "ramp_s": "leave it out: all users of a turn start at once",
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
+from inferometer.options.commands import BEFORE_LEVEL
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS
 from inferometer.options.option import option, ours
 from inferometer.options.outputs import inconclusive_allowed
@@ -17,7 +18,7 @@ FIND_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("warmup_s", "warmup_request_count"), "warm up the server first with a short `inferometer measure`"
     ),
-    "ramp_s": "use it with `inferometer measure`",
+    **dict.fromkeys(("ramp_s", *BEFORE_LEVEL), "use it with `inferometer measure`"),
     "max_error_rate": "make it part of the SLO, such as 'p99<50ms, errors<1%'",
 }
 

@@ -626,6 +626,21 @@ class Options:
         "answers take more than 250 ms, users start over about the time of one answer to avoid running in lockstep.",
         duration(zero=True),
     )
+    before_level: tuple[str, ...] = only_ours(
+        "--before-level",
+        "Shell command to run before each level and its warm-up, or a call to vLLM or SGLang: reset-prefix-cache, "
+        "start-profile, stop-profile. The run ends if it fails. May be given several times.",
+        text("COMMAND|CALL", Reach.RUNS_CODE | Reach.CHANGES_SERVER),
+        default=(),
+        combine=appended,
+    )
+    before_level_timeout_s: float = only_ours(
+        "--before-level-timeout",
+        "Time that each action of --before-level may take, such as 30s.",
+        duration(zero=False),
+        default=300.0,
+        shown="5m",
+    )
     time_limit_s: float | None = only_ours(
         "--time-limit",
         "Stop after this time, such as 5m, with the levels measured so far.",

@@ -11,7 +11,7 @@ from inferometer.base.slo import parse_slo
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
-from inferometer.options.commands import CLUSTER
+from inferometer.options.commands import BEFORE_LEVEL, CLUSTER
 from inferometer.options.config_file import as_option, option_value
 from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.option import Option, appended, named
@@ -37,6 +37,7 @@ _OF_RUN = frozenset(
         *("stability_percentage", "duration_s", "json", "html", "csv", "markdown", "junit", "quiet"),
         *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
         *LOAD_MODES,
+        *BEFORE_LEVEL,
     )
 )
 """Fields of the whole run, which classes do not inherit from the command line."""

@@ -593,6 +593,18 @@ NOT_AS_ASKED = (*CUTTING, *SPOILING, Note.INTERRUPTED)
 
 
 @frozen
+class ActionTaken:
+    """An action before a level: a shell command, or a named call to the server."""
+
+    action: str  # as requested, without secrets
+    duration_ns: int
+    exit_code: int | None = None  # of a command
+    call: str = ""  # such as POST /reset_prefix_cache
+    status: int | None = None  # of the call's answer
+    last_line: str = ""  # of the command's output, or the answer to the call
+
+
+@frozen
 class Level:
     """One level of the sweep: the applied load and its results."""
 
@@ -612,6 +624,7 @@ class Level:
     name: str = ""  # of a phase of a scenario
     classes: tuple[ClassFigures, ...] = ()  # for mixed traffic
     first_round: StartFigures | None = None  # only after a staggered start of users, before the measurement
+    before: tuple[ActionTaken, ...] = ()  # in order
 
     def has_remark(self, *notes: Note) -> bool:
         """Return whether there is a remark of any of these kinds."""

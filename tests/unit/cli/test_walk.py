@@ -197,6 +197,7 @@ LINES = (
     "HTTP fake --data valid.json --validate-tolerance 0.1 --validate-sample 50% -n 3",
     "HTTP fake -r 5 --arrivals poisson --max-outstanding 3",
     "HTTP fake -r 5 --arrivals gamma --burstiness 0.5",
+    "HTTP fake -c 1,2 --before-level 'echo ready' --before-level-timeout 20s",
     "HTTP fake --request-intervals gaps",
     "HTTP fake --replay trace.jsonl --speed 2",
     "HTTP fake --fixed-schedule --data times.json",

@@ -42,6 +42,7 @@ def options_of(line: str) -> Options:
         (f"--tls-ca {__file__} --tls-insecure", "--tls-ca", "remove one of them"),
         ("--arrivals poisson", "--arrivals", "--rate"),
         ("--arrivals gamma --burstiness 2", "--arrivals", "--rate"),
+        ("--before-level-timeout 5s", "--before-level-timeout", "--before-level"),
         ("-r 5 --burstiness 2", "--burstiness", "--arrivals gamma"),
         ("-r 5 --arrivals poisson --burstiness 2", "--burstiness", "--arrivals gamma"),
         ("--num-of-sequences 3", "--num-of-sequences", "--rate"),

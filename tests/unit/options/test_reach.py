@@ -41,6 +41,9 @@ REACHES = (
     ("--body-template", '{"q": "{{prompt}}"}', Reach.NOTHING),
     ("--body-template", "body.json", Reach.READS_FILES),
     ("--concurrency", "1:4", Reach.NOTHING),
+    ("--before-level", "true", Reach.RUNS_CODE),
+    ("--before-level", "reset-prefix-cache", Reach.CHANGES_SERVER),
+    ("--burstiness", "0.5", Reach.NOTHING),
 )
 
 

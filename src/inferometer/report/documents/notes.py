@@ -10,9 +10,9 @@ from typing import NamedTuple
 from inferometer.base.notes import Note
 from inferometer.report.document import Message, Section, Tone, message_section
 from inferometer.report.documents.levels import few_words
-from inferometer.report.format import first_line, level_label, level_value, quantity
+from inferometer.report.format import duration, first_line, level_label, level_value, plural, quantity
 from inferometer.report.sentences import first_round_change, first_round_sentence, start_sentence
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import ActionTaken, Level
 from inferometer.stats.result import Result
 
 ALONE = 2  # up to this many levels get a line each
@@ -36,7 +36,11 @@ def notes_section(result: Result) -> Section | None:
         for remark in level.remarks:
             said.setdefault(remark.note, []).append(Said(level, first_line(remark.text)))
     rows = (Message("\n".join(grouped(found)), note.advice) for note, found in said.items())
-    return message_section("notes", "Notes", [*_first_rounds(result.levels), *_unlike(result.levels), *rows])
+    return message_section(
+        "notes",
+        "Notes",
+        [*_actions(result.levels), *_first_rounds(result.levels), *_unlike(result.levels), *rows],
+    )
 
 
 def grouped(said: Sequence[Said]) -> Iterator[str]:
@@ -70,6 +74,21 @@ def _with_ranges(texts: Sequence[str]) -> str:
 def _range(numbers: Sequence[str]) -> str:
     ordered = sorted(set(numbers), key=lambda text: float(text.replace(",", "")))
     return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+
+
+def _actions(levels: Sequence[Level]) -> Iterator[Message]:
+    """Report the actions before levels: each action once, with its outcome and the range of its durations."""
+    taken: dict[str, list[ActionTaken]] = {}
+    for level in levels:
+        for action in level.before:
+            taken.setdefault(action.action, []).append(action)
+    for name, rows in taken.items():
+        first, times = rows[0], [row.duration_ns for row in rows]
+        outcome = f"{first.call}, status {first.status}" if first.call else f"exit code {first.exit_code}"
+        took = " to ".join(dict.fromkeys(map(duration, (min(times), max(times)))))
+        line = f"; last line: {first_line(rows[-1].last_line)}" if rows[-1].last_line else ""
+        words = f"before each level: {first_line(name)} ({outcome}, {plural(len(rows), 'run')}, {took}{line})"
+        yield Message(words, tone=Tone.PLAIN)
 
 
 def _first_rounds(levels: Sequence[Level]) -> Iterator[Message]:
