@@ -308,6 +308,11 @@ REFUSED = [
     ("-m m --precision 0", "--precision needs a share above 0"),
     ("-m m --max-error-rate 200%", "--max-error-rate needs a share from 0 to 1"),
     # choices
+    (
+        "-m m --request-rate-range 5 --request-distribution gamma",
+        "Failed to parse --request-distribution. Unsupported type provided: 'gamma'",
+    ),
+    ("-m m --burstiness 2", "--burstiness"),
     ("-m m -i tcp", "Failed to parse -i. Unsupported type provided: 'tcp'"),
     ("-m m --measurement-mode Time_Windows", "Unsupported type provided: 'Time_Windows'"),
     ("-m m --service-kind TRITON", "Failed to parse --service-kind. Unsupported type provided: 'TRITON'"),

@@ -60,7 +60,32 @@ def test_a_line_with_an_option_that_has_no_effect(line: str, name: str, remedy: 
 
 
 @pytest.mark.parametrize(
-    "line", ["-c 4 --workers 3", "-r 5 --arrivals poisson", "-d 3s --precision 5%", "-s 20"]
+    ("line", "said", "remedy"),
+    [
+        ("-r 5 --arrivals pareto", "'pareto'", "'constant', 'poisson', 'gamma' or 'weibull'"),
+        ("-r 5 --arrivals Gamma", "'Gamma'", "'gamma'"),
+        ("-r 5 --arrivals gamma --burstiness 0", ">= 0.01", ""),
+        ("-r 5 --arrivals gamma --burstiness 1e7", "<= 1,000,000", ""),
+        ("-r 5 --arrivals gamma --burstiness bursty", "bursty", ""),
+        ("-r 5 --arrivals weibull --burstiness 0.05", "0.1 or more", "--arrivals gamma"),
+    ],
+)
+def test_arrivals_that_do_not_exist(line: str, said: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        options_of(line)
+    assert said in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-c 4 --workers 3",
+        "-r 5 --arrivals poisson",
+        "-r 5 --arrivals weibull --burstiness 0.7",
+        "-d 3s --precision 5%",
+        "-s 20",
+    ],
 )
 def test_a_line_whose_options_all_have_one(line: str) -> None:
     check_given(options_of(line), "measure")

@@ -88,6 +88,12 @@ def test_a_pace_shortens_phases_and_keeps_rates():
     assert two.point.mode == "phase b"
 
 
+def test_bursty_arrivals_of_a_class():
+    bursty = Gaps("gamma", 0.5)
+    (plan,) = plans([{"name": "a", "for": 1}], ClassLoad("x", rate=10, gaps=bursty))
+    assert plan.schedule.gaps == bursty
+
+
 def test_random_arrivals_end_with_their_phase():
     (plan,) = plans([{"name": "a", "for": 2, "load": 1}], ClassLoad("x", rate=50, gaps=Gaps()))
     due = Arrivals(plan).by(2 * NS_PER_S)

@@ -58,6 +58,7 @@ def test_a_scenario_is_read():
         ),
         ("server:", "servers:", "servers is not a known key; did you mean 'server'?"),
         ("rate: 30", "rate: 30, speed: 2", "classes.a: speed requires replay"),
+        ("rate: 30", "rate: 30, burstiness: 2", "classes.a: burstiness requires gamma or weibull arrivals"),
     ],
 )
 def test_a_mistake_is_named_by_its_path(before, after, said):
