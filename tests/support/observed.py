@@ -247,7 +247,8 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
     opened = deployments.open_deployment
     for name, module in list(sys.modules.items()):
-        is_real = name == "inferometer.services.undo"
+        # Other processes take real time.
+        is_real = name in ("inferometer.services.undo", "inferometer.measure.before_level")
         if name.startswith("inferometer.") and hasattr(module, "monotonic_ns") and not is_real:
             monkeypatch.setattr(module, "monotonic_ns", clock)
     monkeypatch.setattr(Workers, "__enter__", lambda asked: _Workers(found, asked, clock))

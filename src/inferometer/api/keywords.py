@@ -92,6 +92,8 @@ class _InMeasure(TypedDict, total=False):
     shape_load: str | None
     session_concurrency: int | None
     ramp_s: float | None
+    before_level: Sequence[str]
+    before_level_timeout_s: float
     time_limit_s: float | None
     latency_limit_ms: int
     precision: float
@@ -105,6 +107,7 @@ class _NotInFindDiagnose(TypedDict, total=False):
 
 class _NotInScenarioTune(TypedDict, total=False):
     request_distribution: str
+    burstiness: float
     workers: int | Literal["auto"]
 
 

@@ -157,7 +157,7 @@ def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool])
                     return None
                 if monotonic_ns() - begun_ns > limit_s * NS_PER_S:
                     raise UsageError(
-                        f"{OPTION} '{redacted(command)}' did not end within {plain_number(limit_s)} s"
+                        f"the command '{redacted(command)}' of {OPTION} did not end within {plain_number(limit_s)} s"
                         + _said(_last_line(tail)),
                         remedy="raise --before-level-timeout, or run the command by itself to see what it waits for",
                     )
@@ -170,7 +170,7 @@ def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool])
     line = _last_line(tail)
     if child.returncode:
         raise UsageError(
-            f"{OPTION} '{redacted(command)}' ended with exit code {child.returncode}{_said(line)}",
+            f"the command '{redacted(command)}' of {OPTION} ended with exit code {child.returncode}{_said(line)}",
             remedy="run the command by itself to see its error",
         )
     took_ns = monotonic_ns() - begun_ns

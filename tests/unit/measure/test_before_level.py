@@ -14,6 +14,7 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.measure.before_level import TAIL, check_actions, take_actions
 from inferometer.measure.instrument import Instrument
 from inferometer.options.options import Options
+from inferometer.report.document import Messages
 from inferometer.report.documents.notes import notes_section
 from inferometer.services.endpoint import Endpoint, parse_endpoint
 from inferometer.stats.measurement import ActionTaken
@@ -22,6 +23,7 @@ from tests.support.clock import FakeClock
 from tests.support.reports import sample_result
 from tests.support.servers import ScriptedServer, answer, answer_json
 
+UNPACKED: Any = "true"
 NOWHERE = parse_endpoint("localhost:9", default_port=9, tls=Options().tls)
 
 
@@ -51,7 +53,8 @@ def taken(
 ) -> tuple[ActionTaken, ...]:
     options = Options(before_level=actions, service_kind="openai", **more)
     check_actions(options)
-    instrument = Instrument(load or DrainingLoad(), FakeClock(), lambda: None, watcher or Watcher())
+    draining: Any = load or DrainingLoad()
+    instrument = Instrument(draining, FakeClock(), lambda: None, watcher or Watcher())
     return take_actions(instrument, options, endpoint)
 
 
@@ -68,7 +71,7 @@ def test_commands_run_in_order_with_exit_code_and_last_line(tmp_path: Path) -> N
     ("command", "said"),
     [
         ("echo no such cache; exit 3", "exit code 3; its last line was: no such cache"),
-        ("exit 9", "'exit 9' ended with exit code 9"),
+        ("exit 9", "'exit 9' of --before-level ended with exit code 9"),
         ("kill -9 $$", "exit code -9"),
         ("no-such-program-here", "exit code 127"),
     ],
@@ -190,7 +193,7 @@ def test_a_rejected_call_is_an_error(server) -> None:
     ("options", "said"),
     [
         (Options(before_level=(" ",)), "empty"),
-        (Options(before_level="true"), "tuple"),
+        (Options(before_level=UNPACKED), "tuple"),
         (Options(before_level=("reset-prefix-cache",), service_kind="triton"), "the kind is triton"),
     ],
 )
@@ -209,6 +212,7 @@ def test_the_notes_name_the_actions() -> None:
     calls = ActionTaken("reset-prefix-cache", 2_000_000, call="POST /flush_cache", status=200)
     level = replace(result.levels[0], before=(calls, ActionTaken("./clear.sh", 5_000_000, 0, last_line="ok")))
     section = notes_section(replace(result, levels=(level, replace(level, before=(calls,)))))
-    words = [message.text for block in section.blocks for message in block.rows]
+    assert section is not None
+    words = [row.text for block in section.blocks if isinstance(block, Messages) for row in block.rows]
     assert "before each level: reset-prefix-cache (POST /flush_cache, status 200, 2 runs, 2.00 ms)" in words
     assert "before each level: ./clear.sh (exit code 0, 1 run, 5.00 ms; last line: ok)" in words
