@@ -173,7 +173,10 @@ def _between(
 
 
 def _fixed_levels(result: Result) -> list[Level]:
-    return [level for level in result.levels if level.mode in ("concurrency", "request_rate")]
+    """Return the levels of a fixed load; only constant and Poisson arrivals are simulated."""
+    is_bursty = result.effective.distribution in ("gamma", "weibull")
+    modes = ("concurrency",) if is_bursty else ("concurrency", "request_rate")
+    return [level for level in result.levels if level.mode in modes]
 
 
 def text_observations(result: Result) -> list[TextObservation]:

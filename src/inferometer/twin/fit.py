@@ -164,7 +164,13 @@ def load_part(result: Result, level: Level) -> LoadPart:
     if level.mode == "concurrency":
         return LoadPart(name, "concurrency", float(level.value))
     effective = result.effective
-    return LoadPart(name, "request_rate", float(level.value), effective.distribution, effective.burstiness)
+    return LoadPart(
+        name,
+        "request_rate",
+        float(level.value),
+        effective.distribution,
+        burstiness=effective.burstiness,
+    )
 
 
 def measured_as(result: Result, level: Level) -> MeasuredAs:

@@ -97,7 +97,8 @@ def maybe_text_row(result: Result, level: Level) -> TextRow | None:
     arrivals = result.effective.distribution
     seen = maybe_text_observation(level, is_random=arrivals == "poisson")
     found = level.measurement
-    if seen is None or found is None:
+    is_bursty = level.mode == "request_rate" and arrivals in ("gamma", "weibull")
+    if seen is None or found is None or is_bursty:  # only constant and Poisson arrivals are simulated
         return None
     name, lengths = str(result.model.get("name", "")), TextLengths(seen.load.pairs)
     if level.mode == "concurrency":
