@@ -18,7 +18,6 @@ from inferometer.load.plan import Closed
 from inferometer.measure.address import connection_to
 from inferometer.measure.instrument import Instrument
 from inferometer.options.options import Options
-from inferometer.server.guarded import ends
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.http_control import HttpControl, reason_of
 from inferometer.stats.measurement import ActionTaken
@@ -190,6 +189,8 @@ def _read(descriptor: int, tail: bytearray) -> bool:
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
     """End the shell and its children, unless the shell has ended by itself."""
+    from inferometer.server.guarded import ends
+
     for number in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is not None:
             return

@@ -10,7 +10,7 @@ from typing import Any
 from inferometer.base.frozen import frozen
 from inferometer.options import outputs
 from inferometer.options.amounts import bandwidth, data_size, per_second
-from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
+from inferometer.options.groups import BEFORE_LEVEL, ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
 from inferometer.options.reach import Reach
 from inferometer.options.values import (
@@ -35,7 +35,6 @@ USUAL_PORTS = (8000, 8001, 8002)
 # --- options of a measurement that a command does not support, and what to do instead
 
 _CANCELLING = ("cancel_after_s", "cancel_share")
-BEFORE_LEVEL = ("before_level", "before_level_timeout_s")
 CLUSTER = ("ray", "clients", "client_resources")
 DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: give the levels with -c, or leave it out"),

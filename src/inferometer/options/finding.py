@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
-from inferometer.options.commands import BEFORE_LEVEL
-from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS
+from inferometer.options.groups import BEFORE_LEVEL, ENDINGS, OTHER_LOADS, OWN_LOADS
 from inferometer.options.option import option, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import above_zero, choice, duration, objective

@@ -11,8 +11,9 @@ from inferometer.base.slo import parse_slo
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
-from inferometer.options.commands import BEFORE_LEVEL, CLUSTER
+from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
+from inferometer.options.groups import BEFORE_LEVEL
 from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
