@@ -442,8 +442,11 @@ class _Channel(SocketConnection):
         calls = self._unwritten.copy()
         self._unwritten.clear()  # keep the list object, which is shared
         for call in calls:
-            stream = call.stream
-            if call.shared.has_unsent(call) if call.shared else stream is not None and stream.waiting:
+            if call.shared is not None:
+                is_waiting = call.shared.has_unsent(call)
+            else:
+                is_waiting = call.stream is not None and bool(call.stream.waiting)
+            if is_waiting:
                 self._unwritten.append(call)  # its data waits for the server's window
             else:
                 call.wrote_ns = now if self._is_held else call.sent_ns + self._cost.ns
