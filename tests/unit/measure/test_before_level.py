@@ -102,7 +102,7 @@ def test_a_command_past_its_time_is_killed_with_its_children(tmp_path: Path) -> 
 
 def _ends(pid: int) -> bool:
     """Return whether the process ends soon; it may remain as a zombie of another parent."""
-    for _ in range(200):
+    for _ in range(3000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
