@@ -316,6 +316,6 @@ def by_choice(times: Sequence[int], turns: Sequence[tuple[int, int]]) -> ChoiceO
     found: list[int] = []
     for part in parts:
         if found and found[-1] <= times[part[0]]:
-            found[-1] += 1  # both arrived in one read, so there is no drop
+            found[-1] += 1  # both arrived in one read; a drop must separate them
         found += [times[place] for place in part]
     return ChoiceOrder(tuple(found), times[0], [place for part in parts for place in part])

@@ -213,7 +213,7 @@ def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerComman
         )
     if not rows:
         raise UsageError(
-            "Nothing is varied: --serve has no placeholder besides those of ports and files",
+            "Nothing is varied: the only placeholders in --serve are ports and files",
             remedy="write a placeholder such as {slots}, and --vary slots=1:16:x2",
         )
     default = {

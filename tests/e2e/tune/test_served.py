@@ -33,7 +33,7 @@ def test_a_command_that_never_starts_is_given_up(tmp_path, monkeypatch, token):
     [
         ({"serve": "true {port} {slots}"}, "serve has {slots}, but its values are not given"),
         ({"serve": "true {slots}", "vary": "slots=1,2"}, "serve has no {port}"),
-        ({"serve": "true {port}"}, "Nothing is varied: serve has no placeholder"),
+        ({"serve": "true {port}"}, "Nothing is varied: the only placeholders in serve"),
         ({"serve": "true {port}", "vary": "slots=1,2"}, "vary slots is not used"),
         ({"serve": "true {port} {a}", "vary": ("a=1", "a=2")}, "vary names a placeholder twice"),
         ({"serve": "true 'a"}, "cannot be split into words"),
