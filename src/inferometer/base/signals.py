@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from inferometer.base.deadline import INTERRUPT
-from inferometer.base.errors import LocalError, maybe_shortage
+from inferometer.base.errors import LocalError, PeerError, maybe_shortage
 from inferometer.base.units import NS_PER_MS, monotonic_ns
 from inferometer.base.writing import FULL, unwritten
 
@@ -152,8 +152,8 @@ def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt with the signal's number on Ctrl-C, SIGTERM and SIGHUP when no run catches them.
 
     This includes Ctrl-C in a command that a script started in the background, where shells ignore it. Once the command
-    is over and only its last message is left, a signal ends the process without a traceback. A lack of memory, files or
-    disk space becomes an error that says so.
+    is over and only its last message is left, a signal ends the process without a traceback. A server call that the
+    signal cut off counts as interrupted. A lack of memory, files or disk space becomes an error that says so.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -172,6 +172,10 @@ def interruptible() -> Iterator[None]:
         with handled_by(end):
             yield
             sys.stdout.flush()  # a later signal must not lose buffered output
+    except PeerError as error:
+        if INTERRUPT.is_over():
+            raise KeyboardInterrupt from error
+        raise
     except (OSError, MemoryError) as error:
         raise _shortage(error) from error
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.secrets import redacted
-from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
@@ -133,8 +133,7 @@ def _with_commands(study: Study, command: ServerCommand | None) -> Study:
 
 def budget_end(settings: TuneSettings) -> End:
     """Return the end of the budget, whose time is set when a search begins."""
-    budget_s = settings.search.budget_s
-    return End("" if budget_s is None else f"the budget of {plain_number(round(budget_s, 1))} s ran out")
+    return End("" if settings.search.budget_s is None else "the budget ran out")
 
 
 def _restart(budget: End, since_ns: int, settings: TuneSettings) -> None:
