@@ -145,7 +145,7 @@ def _accounted(case: Case, log: Log, result: Result, reported: Counter[str]) -> 
             f"#{row.number} step {row.step} {row.fault or 'usual'} {sorted(row.allowed)}" for row in left.lost
         ]
         found.append(
-            f"received, but in no count: {len(rows)}: {rows[:5]}; counted {dict(counted)}, {account}"
+            f"received, but in no count: {len(rows)} of {len(log.seen)}: {rows[:5]}; counted {dict(counted)}, {account}"
         )
     if left.invented:
         found.append(
