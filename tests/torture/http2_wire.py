@@ -41,7 +41,9 @@ from tests.torture.log import Log, Seen
 
 GRPC_HEAD = ((":status", "200"), ("content-type", "application/grpc"))
 PREFIX = 5
-STREAM_ENDS = {"malformed", "reset"}  # outcomes of requests on a stream that ends because of another request
+STREAM_ENDS = frozenset(
+    {"malformed", "reset"}
+)  # outcomes of requests on a stream that ends because of another request
 STATUSES = {f"grpc {name}" for name in GRPC_CODES if name != "OK"}
 
 
@@ -368,10 +370,10 @@ class Http2Wire(asyncio.Protocol):
         if self._fate:
             return self.log.add(step, "", set(self._fate))
         kinds = set(fault.kinds) if fault is not None and fault.kinds else {"ok"}
-        if self._streams[call.stream].is_doubtful:
-            kinds |= STREAM_ENDS
         name = "" if fault is None else fault.name
         entry = self.log.add(step, name, kinds, may_repeat=fault is not None and fault.may_repeat)
+        if self._streams[call.stream].is_doubtful:
+            entry.doubt(STREAM_ENDS)
         self._waiting[entry] = call.stream
         return entry
 
@@ -412,7 +414,7 @@ class Http2Wire(asyncio.Protocol):
         self._streams[stream].is_doubtful = True
         for entry, number in self._waiting.items():
             if number == stream:
-                entry.allowed |= STREAM_ENDS
+                entry.doubt(STREAM_ENDS)
 
 
 def _path(decoder: Decoder, raw: bytes) -> str:

@@ -16,11 +16,17 @@ class Seen:
     allowed: set[str]
     may_repeat: bool = False  # the client may send it again, and then it has no outcome
     is_answered: bool = False  # the last byte of its answer was sent
+    doubts: frozenset[str] = frozenset()  # outcomes that stay possible whatever is sent, up to its answer
 
     def ends(self, *kinds: str) -> None:
         """Allow only these outcomes from now on, unless it has been answered."""
         if not self.is_answered:
-            self.allowed = set(kinds)
+            self.allowed = {*self.doubts, *kinds}
+
+    def doubt(self, kinds: frozenset[str]) -> None:
+        """The client may have given up the request for another reason, with one of these outcomes."""
+        self.doubts |= kinds
+        self.allowed |= kinds
 
 
 @dataclass(slots=True)

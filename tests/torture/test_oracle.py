@@ -65,3 +65,10 @@ def test_an_answered_request_ends_as_it_was_answered():
     entry.is_answered = True
     entry.ends("reset")
     assert entry.allowed == {"ok"}
+
+
+def test_a_doubt_outlasts_every_later_outcome_until_the_answer():
+    entry = Log().add(0, "", {"ok"})
+    entry.doubt(frozenset({"reset"}))
+    entry.ends("ok")
+    assert entry.allowed == {"ok", "reset"}
