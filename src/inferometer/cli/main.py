@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "How much can it take?": {
+        "quick": "find the servers on this machine and measure each, in a minute",
         "measure": "apply load: latency, throughput, and where the time goes",
         "find": "find the highest load that meets an SLO, such as p99<50ms",
         "capacity": "plan replicas and cost for given traffic and an SLO",

@@ -440,7 +440,10 @@ def _find_model(found: dict[str, Any]) -> None:
     if found.get("model") or (kind is not None and (kind == AUTO or not KINDS[kind].needs_model)):
         return
     if kind is None:
-        raise UsageError("Neither a server nor a model is given", remedy="write both: localhost:8000 MODEL")
+        raise UsageError(
+            "Neither a server nor a model is given",
+            remedy="write both: localhost:8000 MODEL; or let `inferometer quick` find the servers of this machine",
+        )
     found["model"] = model_in(found.get("url"), kind)
     if not found["model"]:
         raise UsageError(

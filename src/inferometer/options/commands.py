@@ -612,6 +612,21 @@ class DemoOptions:
 
 
 @frozen
+class QuickOptions:
+    """Options of `quick`."""
+
+    duration_s: float = option(
+        "-d --duration",
+        "Time for all servers together, such as 2m",
+        duration(zero=False),
+        default=60.0,
+        shown="1m",
+        group="Load",
+    )
+    list: bool = option("--list", "List the servers found, without load")
+
+
+@frozen
 class TrustOptions:
     """Options of `trust`."""
 

@@ -49,7 +49,8 @@ from tests.support.tfserving import FakeTfServing
 from tests.support.twins import known_result, sample_twin
 from tests.support.vocabularies import word_level
 
-WITHOUT_OPTIONS = ("help", "completion", "trust", "check")  # tests/unit/cli: test_trust.py, test_check.py
+# Tested in tests/unit/cli (test_trust.py, test_check.py) and tests/unit/measure (test_local_servers.py).
+WITHOUT_OPTIONS = ("help", "completion", "trust", "check", "quick")
 WALKED: dict[str, Command] = {
     name: import_module(f"inferometer.cli.{name}").COMMAND
     for name in COMMANDS

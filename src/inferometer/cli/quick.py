@@ -1,0 +1,102 @@
+"""`inferometer quick`: find the inference servers of this machine, and measure each with a short sweep."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from inferometer.base.errors import InferometerError, PeerError
+from inferometer.base.text import printable, to_stderr
+from inferometer.options.command_line import Command, Request
+from inferometer.options.commands import QuickOptions
+
+if TYPE_CHECKING:
+    from inferometer.measure.local_servers import FoundServer
+    from inferometer.stats.measurement import Level
+    from inferometer.stats.result import Result
+
+COMMAND = Command(
+    "inferometer quick",
+    "[options]",
+    "Look for inference servers on the ports of this machine, and measure each with a short sweep: one sentence and a "
+    "curve per server.",
+    QuickOptions,
+    examples=(
+        ("", "every server that is found, in about a minute"),
+        ("--list", "only list them"),
+    ),
+    epilog="For a server with several models, the first one is measured. Servers that need a key or TLS are not found: "
+    "name them with `inferometer measure`.",
+)
+MOST_LEVELS = 12  # of a sweep
+SHORTEST_S = 1.0
+
+
+def run(request: Request[QuickOptions]) -> int:
+    from inferometer.measure.local_servers import find_servers, listening_ports
+
+    ports = listening_ports()
+    servers = find_servers(ports)
+    if not servers:
+        raise PeerError(
+            f"no inference server answers on the {len(ports)} listening ports of this machine",
+            remedy="give an address: inferometer measure localhost:8000 MODEL",
+        )
+    for server in servers:
+        print(printable(_found_words(server)), flush=True)
+    if request.own.list:
+        return 0
+    codes = [_measured(server, request.own.duration_s / len(servers)) for server in servers]
+    return next((code for code in codes if code), 0)
+
+
+def _found_words(server: "FoundServer") -> str:
+    from inferometer.services.kind import KINDS
+
+    options = server.options
+    more = f" and {len(server.others)} more" if server.others else ""
+    title = KINDS[options.service_kind].title
+    return f"{server.url}: {title} over {options.protocol}, model '{options.model}'{more}"
+
+
+def _measured(server: "FoundServer", duration_s: float) -> int:
+    """Sweep one server within this time; return the exit code."""
+    from inferometer.cli.reporting import exit_code, progress_shown
+    from inferometer.measure.checks import changed
+    from inferometer.measure.prepare import OWN_HABITS, prepare
+    from inferometer.measure.run import run as measure
+
+    level_s = max(SHORTEST_S, duration_s / MOST_LEVELS)
+    options = changed(
+        server.options, sweep=True, duration_s=level_s, time_limit_s=max(SHORTEST_S, duration_s)
+    )
+    command = f"inferometer measure {server.url} {options.model} --sweep"
+    try:
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
+        with progress_shown(is_quiet=not sys.stderr.isatty()) as progress:
+            *_, result = setup.result, *measure(setup, progress)
+            if progress.is_interrupted():
+                raise KeyboardInterrupt
+    except InferometerError as error:
+        to_stderr(f"{COMMAND.program}: {server.url}: {error}")
+        return error.exit_code
+    print(printable("\n".join(["", *_lines(result), f"For the full report: {command}"])), flush=True)
+    return exit_code(result, options.max_error_rate)
+
+
+def _lines(result: "Result") -> list[str]:
+    """Return the sentence, and the curve as one bar per level."""
+    from inferometer.report.format import bar
+    from inferometer.report.saved import document
+    from inferometer.report.sentences import level_sentence
+
+    levels = [level for level in result.levels if level.measurement is not None]
+    most = max(map(_rate, levels), default=0.0) or 1.0
+    shown = [(level_sentence(level, with_ok=False), bar(_rate(level) / most)) for level in levels]
+    width = max((len(text) for text, _ in shown), default=0)
+    return [document(result).verdict, *(f"  {text:<{width}}  {drawn}" for text, drawn in shown)]
+
+
+def _rate(level: "Level") -> float:
+    found = level.measurement
+    if found is None:
+        return 0.0
+    return found.tokens.output_per_s if found.tokens is not None else found.infer_per_s.value
