@@ -360,7 +360,7 @@ class Http2Wire(asyncio.Protocol):
     def _overtaken(self, call: Call) -> None:
         answer = self._decide(call)
         if answer.step is not None:
-            self.log.add(answer.step, "", STREAM_ENDS | STATUSES | {"timeout"}, may_repeat=True)
+            self.log.add(answer.step, "", {*STREAM_ENDS, *STATUSES, "timeout"}, may_repeat=True)
 
     def _note(self, call: Call, step: int, fault: GrpcFault | None) -> Seen:
         if (
