@@ -15,7 +15,7 @@ from dataclasses import field
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
+from inferometer.base.units import NS_PER_S, SECONDS, plain_number
 
 PERCENTILES = (
     1.0,
@@ -35,8 +35,8 @@ TIMES = ("latency", *STREAMED)
 SHARES = ("errors", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
 _TIME_UNITS = {
-    "ms": NS_PER_MS, "us": NS_PER_US, "s": NS_PER_S, "µs": NS_PER_US, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S,
-}  # fmt: skip
+    unit: round(SECONDS[unit] * NS_PER_S) for unit in ("ms", "us", "s", *(unit for unit in SECONDS if unit != "ns"))
+}
 _UNITS: Mapping[str, Mapping[str, float]] = {
     **dict.fromkeys(TIMES, _TIME_UNITS),
     "errors": {"%": 0.01},
@@ -50,6 +50,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
 }
 """Units of limits by figure, suggested ones first."""
 _LARGEST = 1e15
+_LONGEST = 1000  # characters of an SLO
 EXAMPLE = (
     "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, gap p99<50ms, errors<0.1%, "
     "throughput>100, goodput>95%'"
@@ -61,7 +62,7 @@ _ALIASES = {
     "tbt": "tpot",
     "e2e": "latency",
 }  # names in other tools
-_NAME = r"(?:(?P<figure>latency|ttft|ttfo|ttfc|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
+_NAME = r"(?:(?P<figure>latency|ttft|ttfo|ttfc|tpot|gap) )?(?P<statistic>mean|avg|average|p\d{1,2}(?:\.\d+)?)"
 _LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 
@@ -109,7 +110,7 @@ class Slo:
 
 def parse_slo(text: str) -> Slo:
     """Parse terms separated by commas; without an errors term, one in a thousand may fail."""
-    terms = tuple(_term(" ".join(part.split()), text) for part in text.split(","))
+    terms = tuple(_term(part, text) for part in slo_parts(text))
     names = [term.label for term in terms]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -124,49 +125,99 @@ def parse_slo(text: str) -> Slo:
     return Slo(terms, text.strip())
 
 
+def slo_parts(text: str) -> list[str]:
+    """Return the terms of an SLO in our spelling. They are separated by commas, semicolons or `and`."""
+    if len(text) > _LONGEST:
+        raise UsageError(f"the SLO has {len(text)} characters", remedy=f"write at most {_LONGEST}")
+    if re.search(r"\d,\d", text):
+        meant = [re.sub(r"(?<=\d),(?=\d)", mark, text) for mark in (".", "")]
+        is_grouped = re.search(r"\d,\d{3}(?!\d)", text) is not None
+        written = " or ".join(f"'{word}'" for word in (meant if is_grouped else meant[:1]))
+        raise UsageError(f"a number in the SLO '{text}' contains a comma", remedy=f"write {written}")
+    return [" ".join(part.split()) for part in _as_usual(" ".join(text.split())).split(",")]
+
+
+_TIME_NAMES = rf"(?:{'|'.join(TIMES)})"
 _USUAL = (
-    (r"\bp\((\d+(?:\.\d+)?)\)", r"p\1"),
-    (r"\b(?:error|failure)[ _]?rate\b|\bfailures\b|\bhttp_req_failed\b", "errors"),
-    (r"\b(?:rps|qps)\b(?=\s*[<>])", "throughput"),
-    (r"\bhttp_req_duration:?\s*", ""),
-    (r"\s+(?:is\s+)?(?:under|below|less than|at most|up to)\s+", "<"),
+    ("≤|=<", "<="),
+    ("≥|=>", ">="),
+    (r"\s*(?:;|&&?|\band\b)\s*", ", "),
+    (r"\s+(?:is\s+)?(?:under|below|less than|at most|up to|within)\s+", "<"),
     (r"\s+(?:is\s+)?(?:over|above|more than|at least)\s+", ">"),
-    (r"(?<=[\d.])\s*(?:rps|qps|req/s|requests/s)$", ""),
+    (r"([<>]=?\s*[\d.]+\s*[a-zµ%/]*)\s+(?=[a-z][\w .()]*[<>])", r"\1, "),  # terms without a comma
+    (r"(?<![\w.])([\d.]+\s*[a-zµ%]*)\s*<(=?)\s*([a-z][\w .()]*)$", r"\3>\2\1"),  # 100<throughput
+    (r"(?<![\w.])([\d.]+\s*[a-zµ%]*)\s*>(=?)\s*([a-z][\w .()]*)$", r"\3<\2\1"),
+    (r"\bp\((\d+(?:\.\d+)?)\)", r"p\1"),
+    (r"\bp(9\d)(\d{1,2})(?!\d)", r"p\1.\2"),  # p999
+    (r"(?<![\w.])(\d\d?(?:\.\d+)?)\s*(?:%|th\b)(?:\s*percentile)?(?:\s+of\s[a-z ]+)?(?=[\w ]*[<>])", r"p\1"),
+    (r"\bmedian\b", "p50"),
+    (r"\bresponse[ _]?time\b", "latency"),
+    (rf"\b(p\d[\d.]*|mean|avg|average)[ _]*({_TIME_NAMES})(?![a-z])", r"\2 \1"),  # p99 latency
+    (r"\b(?:error|failure)s?[ _]?rate\b|\b(?:failures?|error)\b|\bhttp_req_failed\b", "errors"),
+    (r"\b(?:rps|qps|req/s|requests/s|requests per second)(?=\s*[<>])", "throughput"),
+    (r"\bhttp_req_duration:?\s*", ""),
+    (r"(?<=[\d.])\s*(?:rps|qps|req/s|requests/s)\s*(?=,|$)", ""),
 )
 """Spellings of other tools and people, with ours."""
 
 
-def _as_usual(part: str) -> str:
+def _as_usual(text: str) -> str:
     for pattern, written in _USUAL:
-        part = re.sub(pattern, written, part, flags=re.IGNORECASE)
-    return part
+        text = re.sub(pattern, written, text, flags=re.IGNORECASE)
+    return text
 
 
 def _term(part: str, whole: str) -> Term:
-    part = _as_usual(part)
     found = re.fullmatch(_TERM, part)
     if found is None:
-        meant = re.fullmatch(r"([a-z][\w .]*?)\s*[=:]+\s*([\d.]+\s*\S*)", part, re.IGNORECASE)
-        if meant is not None:
-            sign = ">" if meant[1].lower() in ("throughput", "goodput") else "<"
-            raise UsageError(
-                f"'{part}' in the SLO '{whole}' is not a figure with a limit",
-                remedy=f"write '{meant[1]}{sign}{meant[2]}'",
-            )
-        raise UsageError(f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=EXAMPLE)
+        raise UsageError(
+            f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=_meant(part) or EXAMPLE
+        )
     written, sign, limit = found["name"], found["sign"], found["limit"]
     figure, name = _figure(written, part)
     is_below = figure in (*TIMES, "errors", "energy")
     if sign.startswith("<") is not is_below:
-        better, right = ("lower", "<") if is_below else ("higher", ">")
+        better = "lower" if is_below else "higher"
         raise UsageError(
             f"'{part}' has the wrong direction: for {written}, {better} is better",
-            remedy=f"write {written}{right}{sign[1:]}{limit}",
+            remedy=_suggestion(written, limit, sign[1:]),
         )
     value, unit = _limit(figure, part, sign, limit)
     if figure == "energy":
         name = f"energy per {unit.partition('/')[2]}"
     return Term(name, value, figure, sign, part)
+
+
+def _meant(part: str) -> str:
+    """Suggest a term for words without a sign, such as `p99=50ms`, `p99 50ms`, `50ms p99` or `50ms`; or nothing."""
+    limit = r"(?P<limit>\d[\d.]*\s*[a-zµ%/]*)"
+    for pattern in (
+        rf"(?P<name>[a-z][\w .]*?)\s*(?:[=:]+|\s(?:in|is|of)?)\s*{limit}",
+        rf"[<>=]*\s*{limit}(?:\s+(?P<name>[a-z][\w .]*))?",
+    ):
+        if (found := re.fullmatch(pattern, part, re.IGNORECASE)) is not None:
+            name = found["name"] or "p99"
+            return _suggestion(name if _is_figure(name) else "p99", found["limit"])
+    return ""
+
+
+def _is_figure(name: str) -> bool:
+    try:
+        _figure(name, name)
+    except UsageError:
+        return False
+    return True
+
+
+def _suggestion(name: str, limit: str, equal: str = "") -> str:
+    """Suggest a term with the right sign, and a unit if the limit has none."""
+    sign = ">" if name.lower() in ("throughput", "goodput") else "<"
+    if limit.strip()[-1:].isdigit():
+        unit = {"throughput": "", "errors": "%", "goodput": "%"}.get(name.lower(), "ms")
+        limit = f"{limit.strip()}{unit}"
+    if name.lower() == "errors" and re.fullmatch(r"[0.]+\s*%", limit):
+        equal = "="  # no failures at all
+    return f"write '{name}{sign}{equal}{limit}'"
 
 
 def _figure(written: str, part: str) -> tuple[str, str]:
@@ -178,6 +229,12 @@ def _figure(written: str, part: str) -> tuple[str, str]:
         return words, words
     found = re.fullmatch(_NAME, words)
     if found is None:
+        if (success := re.fullmatch(r"(?:success\w*|availability)[^<>]*>=?\s*([\d.]+)\s*%", part.lower())) is not None:
+            failed = plain_number(round(100 - float(success[1]), 6))
+            raise UsageError(f"'{part}': unknown SLO figure '{written}'", remedy=f"write 'errors<{failed}%'")
+        if words in ("max", "maximum", "p100", "worst"):
+            remedy = f"limit a high percentile: 'p99.9{part[len(written) :]}'"
+            raise UsageError(f"'{part}': the maximum cannot be limited", remedy=remedy)
         raise UsageError(f"'{part}': unknown SLO figure '{written}'", remedy=EXAMPLE)
     figure, statistic = found["figure"] or "latency", found["statistic"]
     if not statistic.startswith("p"):
@@ -199,10 +256,14 @@ def _limit(figure: str, part: str, sign: str, written: str) -> tuple[float, str]
     is_bound = (figure, sign, float(number)) in (("errors", "<=", 0), ("goodput", ">=", 100))
     if not is_bound and not 0 < float(number) < (100 if figure in SHARES else _LARGEST):
         between = "above 0 % and below 100 %" if figure in SHARES else "above 0"
-        raise UsageError(f"'{part}': a limit on {figure} must be {between}", remedy=EXAMPLE)
+        remedy = "write 'errors<=0%' to allow none" if figure == "errors" and float(number) == 0 else EXAMPLE
+        raise UsageError(f"'{part}': a limit on {figure} must be {between}", remedy=remedy)
     if unit not in units:
         what = f"has the unknown unit '{unit}'" if unit else "has no unit"
-        raise UsageError(f"'{part}' {what}", remedy=f"write {_choices(number, units)}")
+        remedy = f"write {_choices(number, units)}"
+        if figure in SHARES and not unit and float(number) < 1:
+            remedy += f", or {plain_number(round(float(number) * 100, 6))}% if {number} is a share"
+        raise UsageError(f"'{part}' {what}", remedy=remedy)
     if unit == "%":
         return float(number) / 100, unit
     return float(number) * units[unit], unit

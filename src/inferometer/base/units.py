@@ -28,12 +28,13 @@ _UNIT_NAMES = {
     60.0: ("m", "min", "minute"),
     3600.0: ("h", "hr", "hour"),
 }
-_SECONDS = {
+SECONDS = {
     form: scale
     for scale, names in _UNIT_NAMES.items()
     for name in names
     for form in ((name, f"{name}s") if (name.isascii() and len(name) > 2) or name == "hr" else (name,))
 }
+"""Seconds per unit, by every name of the unit."""
 
 
 def parse_duration_ns(text: str, option: str) -> int:
@@ -55,7 +56,7 @@ def _maybe_seconds(text: str) -> float | None:
         match = _DURATION.match(word)
         if match is None or (not match["unit"] and (total or match.end() < len(word))):
             return None
-        scale = _SECONDS.get(match["unit"] or "s")
+        scale = SECONDS.get(match["unit"] or "s")
         if scale is None or scale >= last:  # 30s1m is more likely a slip than 90 s
             return None
         total, last, word = total + float(match["number"]) * scale, scale, word[match.end() :]

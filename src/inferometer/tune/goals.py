@@ -3,7 +3,7 @@
 import re
 
 from inferometer.base.errors import UsageError
-from inferometer.base.slo import Slo, parse_slo
+from inferometer.base.slo import Slo, parse_slo, slo_parts
 from inferometer.stats.figures import BY_TAG, GOODPUT_RATE, MEGA, METRICS, THROUGHPUT, TOKEN_TAGS
 from inferometer.stats.slo import metric_of
 from inferometer.tune.scoring import Constraint, Goal
@@ -58,7 +58,7 @@ def parse_constraints(slo: str | None) -> tuple[Constraint, ...]:
     if slo is None:
         return ()
     others = maybe_slo(slo)
-    found = [_gpu_constraint(term) for term in _terms(slo) if _is_of_gpus(term)]
+    found = [_gpu_constraint(term) for term in slo_parts(slo) if _is_of_gpus(term)]
     for term in () if others is None else others.terms:
         metric = metric_of(term)
         if metric.tag not in BY_TAG:
@@ -76,12 +76,8 @@ def parse_constraints(slo: str | None) -> tuple[Constraint, ...]:
 
 def maybe_slo(text: str) -> Slo | None:
     """Return the part of an SLO that does not limit GPUs; None if there is none."""
-    others = [term for term in _terms(text) if not _is_of_gpus(term)]
+    others = [term for term in slo_parts(text) if not _is_of_gpus(term)]
     return parse_slo(",".join(others)) if others else None
-
-
-def _terms(text: str) -> list[str]:
-    return [term.strip() for term in text.split(",")]
 
 
 def _is_of_gpus(term: str) -> bool:
