@@ -35,7 +35,8 @@ TIMES = ("latency", *STREAMED)
 SHARES = ("errors", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
 _TIME_UNITS = {
-    unit: round(SECONDS[unit] * NS_PER_S) for unit in ("ms", "us", "s", *(unit for unit in SECONDS if unit != "ns"))
+    unit: round(SECONDS[unit] * NS_PER_S)
+    for unit in ("ms", "us", "s", *(unit for unit in SECONDS if unit != "ns"))
 }
 _UNITS: Mapping[str, Mapping[str, float]] = {
     **dict.fromkeys(TIMES, _TIME_UNITS),
@@ -229,7 +230,9 @@ def _figure(written: str, part: str) -> tuple[str, str]:
         return words, words
     found = re.fullmatch(_NAME, words)
     if found is None:
-        if (success := re.fullmatch(r"(?:success\w*|availability)[^<>]*>=?\s*([\d.]+)\s*%", part.lower())) is not None:
+        if (
+            success := re.fullmatch(r"(?:success\w*|availability)[^<>]*>=?\s*([\d.]+)\s*%", part.lower())
+        ) is not None:
             failed = plain_number(round(100 - float(success[1]), 6))
             raise UsageError(f"'{part}': unknown SLO figure '{written}'", remedy=f"write 'errors<{failed}%'")
         if words in ("max", "maximum", "p100", "worst"):

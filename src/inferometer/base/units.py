@@ -48,6 +48,11 @@ def parse_duration_ns(text: str, option: str) -> int:
     return round(seconds * NS_PER_S)
 
 
+def is_duration(text: str) -> bool:
+    """Return whether a word is a duration."""
+    return _maybe_seconds(text) is not None
+
+
 def _maybe_seconds(text: str) -> float | None:
     body = text.strip()
     # An upper-case M is ambiguous.

@@ -67,15 +67,29 @@ KEPT = (
 )  # commands whose runs are stored
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
-OTHER_TOOLS = (
-    "attack",
-    "bench",
-    "benchmark",
-    "load",
-    "perf",
-    "run",
-    "test",
-)  # other tools' names for `measure`
+OTHER_TOOLS = {
+    name: ours
+    for ours, names in {
+        "measure": "attack bench benchmark exec go hit hammer latency load load-test loadtest perf run start stress "
+        "stress-test test throughput",
+        "measure --sweep": "sweep",
+        "find": "max search",
+        "capacity": "plan size",
+        "inspect": "dataset",
+        "tune": "optimize optimise",
+        "twin": "predict simulate",
+        "compare": "diff",
+        "runs": "history list ls",
+        "view": "open plot show",
+        "ui": "dashboard gui web",
+        "serve": "server",
+        "check": "lint validate",
+        "--version": "version -V",
+        "help": "-help -? man usage",
+    }.items()
+    for name in names.split()
+}
+"""Our commands by their names in other tools."""
 OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 WITH_FILES = tuple(
     name for name in OURS if name not in ("check", "trust")
@@ -114,7 +128,10 @@ def _run(words: list[str]) -> int:
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
         if name in OTHER_TOOLS:
-            remedy = f"write inferometer measure {shlex.join(rest)}".rstrip()
+            raise UsageError(
+                f"unknown command '{name}'",
+                remedy=f"write inferometer {OTHER_TOOLS[name]} {shlex.join(rest)}".rstrip(),
+            )
         if name.startswith("-"):
             raise UsageError(f"'{name}' comes before the command", remedy=_command_first(words))
         if is_address(name):
@@ -206,6 +223,10 @@ def _print_about(name: str, words: list[str]) -> int:
     """Run `help` or `completion`; both take at most one word."""
     if set(words) & {"-h", "--help"}:
         name, words = "help", [name]
+    if name == "help" and len(words) > 1:
+        from inferometer.cli.topics import topics
+
+        words = ["-".join(words)] if "-".join(words) in topics() else words  # exit codes
     if len(words) > 1:
         raise UsageError(f"unexpected argument '{words[1]}'", remedy=f"write inferometer {name} WORD")
     subject = words[0] if words else ""

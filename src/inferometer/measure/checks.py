@@ -172,7 +172,8 @@ RULES = (
     ),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
-        "{connections} applies only to gRPC: over HTTP each request in flight has its own connection.",
+        "{connections} applies only to gRPC: over HTTP each request in flight has its own connection; "
+        "set their number with -c.",
     ),
     Rule(
         lambda a: "output_tokens" in a and _has_pairs(a),

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from inferometer.base.errors import Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
-from inferometer.base.units import plain_number
+from inferometer.base.units import SECONDS, is_duration, plain_number
 from inferometer.options.asides import Asides
 from inferometer.options.option import Given, Groups, Option, appended, rows
 from inferometer.options.values import text
@@ -196,26 +196,55 @@ class Request(Generic[T]):
         if not urls and (url := self._address(words, has_model=bool(models))) is not None:
             urls = (url,)
             words.remove(url)
-        self._check_numbers(words, has_model=bool(models))
+        self._check_strays(words, urls, has_model=bool(models))
         for word in words:
             if urls and is_surely_address(word) and word not in urls:
-                raise UsageError(f"Two addresses are given: {urls[0]} and {word}", remedy="give only one")
+                name, _, version = word.partition(":")
+                is_version = re.fullmatch(r"[A-Za-z][\w-]*", name) is not None and name != "localhost"
+                other = f"; version {version} of a model is written {name} -x {version}" if is_version else ""
+                raise UsageError(
+                    f"Two addresses are given: {urls[0]} and {word}", remedy=f"give only one{other}"
+                )
             if models and word != models[0]:
                 raise UsageError(f"Two models are given: {models[0]} and {word}", remedy="give only one")
             models = models or (word,)
         return Target(urls, models)
 
-    def _check_numbers(self, words: Sequence[str], *, has_model: bool) -> None:
-        """Raise for stray numbers: values written without commas or without their option."""
+    def _check_strays(self, words: Sequence[str], urls: Sequence[str], *, has_model: bool) -> None:
+        """Raise for values written without their option, or without the commas between them."""
+        if len(words) == 1 and not has_model:
+            return
+        for place, word in enumerate(words):
+            meant = self._option_of(word)
+            if place and word.lower() in SECONDS:
+                meant = f"the unit without a space, such as 10{word}"
+            if meant is not None:
+                raise UsageError(f"Unexpected argument '{word}'", remedy=f"write {meant}")
         numbers = [word.rstrip(",") for word in words if re.fullmatch(r"[0-9][0-9.]*,?", word)]
-        if not numbers or (len(numbers) == len(words) == 1 and not has_model):
+        if not numbers:
             return
         levels = {"concurrency": "-c", "request_rate": "-r"}
         remedy = "write the option before the number, such as -c 8, -r 100 or -d 10s"
         if (field := next((name for name in levels if name in self.values), None)) is not None:
             first = plain_number(self.values[field].start).replace(",", "")
             remedy = f"separate levels with commas: {levels[field]} {','.join((first, *numbers))}"
+        elif urls and len(numbers) == 1 and re.fullmatch(r"(\w+://)?[^:/\s]+", urls[0]):
+            remedy = f"write the port after a colon: {urls[0]}:{numbers[0]}"
         raise UsageError(f"Unexpected argument '{numbers[0]}'", remedy=remedy)
+
+    def _option_of(self, word: str) -> str | None:
+        """Return how to write a positional word that is the value of an option; None if it may be a model."""
+        by_name = self.command.by_name
+        if re.search("[<>]", word) and "--slo" in by_name:
+            return f"--slo '{word}'"
+        if re.fullmatch(r"[0-9.]+[a-zµ]+", word) and is_duration(word) and "-d" in by_name:
+            return f"-d {word}"
+        name, equals, value = word.partition("=")
+        if equals and value:
+            return next(
+                (f"{dashed} {value}" for dashed in (f"--{name}", f"-{name}") if dashed in by_name), None
+            )
+        return None
 
     def _listed(self, name: str) -> tuple[str, ...]:
         """Return the values of an option that may or may not be repeatable."""
@@ -230,10 +259,10 @@ class Request(Generic[T]):
             return next(iter(addresses_of(words, is_known=is_alone and not has_model)), None)
         addresses = addresses_of(words) or [word for word in words if "@" in word]
         if not addresses and is_alone:
-            raise UsageError(
-                f"'{words[0]}' is not an address",
-                remedy=f"write the address first: localhost:8000 {words[0]}",
-            )
+            remedy = f"write the address first: localhost:8000 {words[0]}"
+            if words[0] == "help":
+                remedy = f"for help, write {self.command.program} --help"
+            raise UsageError(f"'{words[0]}' is not an address", remedy=remedy)
         return (addresses or words)[0]
 
 
@@ -273,7 +302,15 @@ def require(request: Request[Any]) -> None:
     for row in request.command.by_name.values():
         if row.is_required and row.field not in request.values:
             name = Name(row.names[0], row.field)
-            raise UsageError(f"{name} is required", remedy=f"give it: {row.help}")
+            word = next((word for word in request.words if _looks_like(word, row)), None)
+            remedy = f"give it: {row.help}" if word is None else f"write {row.names[0]} '{word}'"
+            raise UsageError(f"{name} is required", remedy=remedy)
+
+
+def _looks_like(word: str, row: Option) -> bool:
+    """Whether a positional word looks like the value of this option: an SLO, or a rate."""
+    looks = {"SLO": r".*[<>].*", "RATE": r"[0-9][0-9.]*\s*[kKM]?(rps|qps|/\w+|req/s)?"}
+    return re.fullmatch(looks.get(row.metavar.split("|")[0], "(?!)"), word) is not None
 
 
 def words_given(argv: Sequence[str], command: Command[Any]) -> Iterator[tuple[Option, str]]:
@@ -293,7 +330,7 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command[A
 
     def alone(word: str) -> _Use:
         if is_secret or not command.takes_words:
-            raise stray(word, is_secret=is_secret)
+            raise stray(word, is_secret=is_secret, command=command)
         return "", _WORD, word
 
     for word in words:
@@ -342,26 +379,29 @@ class _Following:
     words: Iterator[str]
     known: Mapping[str, Option] | None
 
-    def value(self, name: str) -> str:
+    def value(self, name: str, metavar: str) -> str:
         value = next(self.words, None)
         is_option = self.known is not None and value is not None and value.partition("=")[0] in self.known
         if value is None or is_option:
             behind = f" before '{value}'" if is_option else ""
             raise UsageError(
-                f"Missing value for option '{name}'{behind}", remedy="give one, or leave the option out"
+                f"Missing value for option '{name}'{behind}",
+                remedy=f"give one, {name} {metavar}, or leave the option out",
             )
         return value
 
 
 def _long(word: str, words: _Following, by_name: Mapping[str, Option]) -> Iterator[_Use]:
     prefix, equals, value = word.partition("=")
-    name = _full_name(prefix, by_name)
+    name = _full_name(prefix, by_name, is_classic=words.known is None)
     option = by_name[name]
     if option.values is not None:
         yield (
             name,
             option,
-            option.values.read(Name(name, option.field), value if equals else words.value(name)),
+            option.values.read(
+                Name(name, option.field), value if equals else words.value(name, option.metavar)
+            ),
         )
         return
     if equals:
@@ -375,87 +415,109 @@ def _short(word: str, words: _Following, by_name: Mapping[str, Option]) -> Itera
         name = f"-{word[position]}"
         option = by_name.get(name)
         if option is None:
-            other = _OTHER_TOOLS.get(name)
-            remedy = f"it is {other} here" if other in by_name else "see --help for the options"
+            remedy = _as_ours(name, by_name) or "see --help for the options"
             raise UsageError(f"Invalid short option '{name}'", remedy=remedy)
         if option.values is not None:
             rest = word[position + 1 :]
             yield (
                 name,
                 option,
-                option.values.read(Name(name, option.field), rest if rest else words.value(name)),
+                option.values.read(
+                    Name(name, option.field), rest if rest else words.value(name, option.metavar)
+                ),
             )
             return
         yield name, option, option.value
 
 
-def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
+def _full_name(prefix: str, by_name: Mapping[str, Option], *, is_classic: bool) -> str:
     if prefix in by_name:
         return prefix
+    if not is_classic and prefix in _NOT_PREFIXES and (meant := _as_ours(prefix, by_name)):
+        raise UsageError(f"Invalid long option '{prefix}'", remedy=meant)
     names = [name for name in by_name if name.startswith(prefix) and name.startswith("--")]
     reference = [name for name in names if not by_name[name].is_ours]
     if len(names) == 1 or len(reference) == 1:
         return (reference or names)[0]
     if names and all(by_name[name] is by_name[names[0]] for name in names):
         return names[0]
-    if names and _OTHER_TOOLS.get(prefix) not in by_name:
+    if names and not _as_ours(prefix, by_name):
         shown = [name for name in names if name in by_name[name].names and not by_name[name].instead]
         raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(shown or names)}")
     raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, by_name))
 
 
 _OTHER_TOOLS = {
-    **dict.fromkeys(("--vus", "--users", "--clients", "--num-users", "--parallel", "--concurrent"), "-c"),
-    **dict.fromkeys(
-        ("--qps", "--rps", "--arrival-rate", "--rate-limit", "--overall-rate", "--throughput", "-R"), "--rate"
-    ),
-    **dict.fromkeys(("--iterations", "--number", "--amount", "--count", "--samples"), "-n"),
-    **dict.fromkeys(("--threads", "--processes", "--max-workers", "--cpus"), "--workers"),
-    "--body-file": "--body",
-    "--backend": "--service-kind",
-    "--endpoint-type": "--service-kind",
-    **dict.fromkeys(
-        ("--time", "--timelimit", "--benchmark-duration", "--max-time", "--max-duration", "--length"),
-        "--duration",
-    ),
-    **dict.fromkeys(
-        ("-o", "--output", "--out", "--output-path", "--output-file", "--output-dir", "--summary-export"),
-        "--json",
-    ),
-    **dict.fromkeys(("--format", "--output-format", "--export-format", "--artifact-dir"), "--json"),
-    **dict.fromkeys(("--auth", "--content-type", "--bearer"), "-H"),
-    **dict.fromkeys(("--silent", "--headless", "--no-tui", "--no-progress"), "--quiet"),
-    **dict.fromkeys(("--rate-type", "--profile"), "--sweep"),
-    **dict.fromkeys(("--dataset", "--input-file", "--input-data-file", "--payload"), "--data"),
-    **dict.fromkeys(("--goodput", "--sla", "--objective-latency"), "--slo"),
-    **dict.fromkeys(("--warmup-requests", "--warmup-duration", "--warmup-percent"), "--warmup"),
-    "-X": "--method",
-    "--threshold": "--slo",
-    "--batch-size": "--batch",
-    "--batchsize": "--batch",
-    **dict.fromkeys(("--stages", "--stage", "--ramp-up", "--ramp", "--spawn-rate"), "--shape-load"),
-    **dict.fromkeys(("--runs", "--max-requests", "--num-requests", "--num-prompts"), "-n"),
-    **dict.fromkeys(("--host", "--target"), "--url"),
-    **dict.fromkeys(("--run-time", "--max-seconds"), "-d"),
-    **dict.fromkeys(("--isl", "--synthetic-input-tokens-mean"), "--prompt-tokens"),
-    **dict.fromkeys(("--osl", "--output-tokens-mean"), "--output-tokens"),
+    name: tuple(ours.split())
+    for ours, names in {
+        "-c": "--vus --users --clients --num-users --num-clients --parallel --concurrent --max-concurrency",
+        "--rate --traffic": "--qps --rps --arrival-rate --rate-limit --overall-rate --throughput --rate --load -R",
+        "-n --runs": "--iterations --number --amount --count --samples --runs --last --max-requests",
+        "-n": "--num-requests --num-prompts --total-requests",
+        "--workers": "--threads --processes --max-workers --cpus",
+        "--body": "--body-file --post --post-data --request-body",
+        "--service-kind": "--backend --endpoint-type --kind --server-type",
+        "--budget --duration": "--time --timelimit --benchmark-duration --max-time --max-duration --length",
+        "--budget -d": "--run-time --max-seconds --trials --max-trials",
+        "--json": "-o --output --out --output-path --output-file --output-dir --summary-export --artifact-dir "
+        "--format --output-format --export-format --save --save-result --result --results",
+        "--html": "--html-report --report --report-file",
+        "-H": "--auth --auth-token --bearer --content-type --cookie --token",
+        "--quiet": "--silent --headless --no-tui --no-progress",
+        "-v": "--debug --log-level",
+        "--sweep": "--rate-type --profile --step",
+        "--data": "--dataset --input-file --input-data-file --payload",
+        "--fail-if --slo": "--threshold --thresholds --max-regression --tolerance --assert",
+        "--slo": "--goodput --sla --objective-latency --max-latency --latency --latency-limit --p50 --p90 --p95 --p99",
+        "--warmup": "--warmup-requests --warmup-duration --warmup-percent --warm-up",
+        "--method": "-X",
+        "--batch": "--batch-size --batchsize",
+        "--shape-load": "--stages --stage --ramp-up --ramp --spawn-rate",
+        "--url": "--host --target --port --server --base-url --address",
+        "-m": "--model-name --model-id",
+        "--arrivals": "--distribution --poisson --request-distribution",
+        "--prompt-tokens": "--isl --synthetic-input-tokens-mean --input-tokens --input-len --random-input-len",
+        "--output-tokens": "--osl --output-tokens-mean --output-len --random-output-len --max-tokens --max-new-tokens",
+        "--prompts": "--prompt --prompt-file",
+        "--model-repository": "--models --repository --model-store",
+    }.items()
+    for name in names.split()
 }
-"""Names of our options in wrk, k6, vegeta, locust, hey, hyperfine, guidellm and aiperf."""
+"""Our options, the first that the command has, by their names in wrk, k6, vegeta, locust, hey, ab, hyperfine, guidellm,
+aiperf and vLLM."""
+
+_NOT_PREFIXES = ("--token", "--latency")
+"""Names of other tools that would be read as prefixes of options of ours with another meaning."""
+
+
+def _as_ours(name: str, by_name: Mapping[str, Option]) -> str:
+    """Return what to write instead of another tool's option; empty if unknown."""
+    ours = next(
+        (own for own in _OTHER_TOOLS.get(name, ()) if own in by_name and not by_name[own].instead), None
+    )
+    if ours is None:
+        return ""
+    row = by_name[ours]
+    return f"it is {ours} here" + ("" if row.values is None else f": {ours} {row.metavar}")
 
 
 def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
-    if _OTHER_TOOLS.get(name) in by_name:
-        return f"it is {_OTHER_TOOLS[name]} here"
+    if ours := _as_ours(name, by_name):
+        return ours
     found = nearest(
         name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
     )
     return f"did you mean {found}?" if found else "see --help-all for the options"
 
 
-def stray(word: str, *, is_secret: bool = False) -> UsageError:
+def stray(word: str, *, is_secret: bool = False, command: Command[Any] | None = None) -> UsageError:
     """Return the error for an unexpected positional argument."""
     if is_secret:
         return UsageError(
             "Unexpected word after the header given with -H", remedy="quote the header: -H 'Name:Value'"
         )
-    return UsageError(f"Unexpected argument '{word}'", remedy="remove it, or put its option before it")
+    metavars = ("PORT",) if word.isdecimal() else ("DIR", "FILE") if re.search(r"[/.]", word) else ()
+    own = () if command is None else command.own
+    name = next((row.names[-1] for _, rows in own for row in rows if row.metavar in metavars), None)
+    remedy = "remove it, or put its option before it" if name is None else f"write {name} {word}"
+    return UsageError(f"Unexpected argument '{word}'", remedy=remedy)

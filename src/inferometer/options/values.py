@@ -13,7 +13,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
 from inferometer.base.slo import parse_slo
 from inferometer.base.text import is_digits
-from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
+from inferometer.base.units import NS_PER_MS, NS_PER_S, parse_duration_ns, parse_share, plain_number
 from inferometer.options.reach import Reach
 
 Read = Callable[[str, str], Any]  # (the option as written, its word)
@@ -86,7 +86,7 @@ _PERIODS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h"
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM])")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([,_' ])[0-9]{3})(?:\1[0-9]{3})*|[0-9]+(?:_[0-9]+)+")
 _RATE = re.compile(
-    r"(?P<number>.*?[0-9.kKmM])\s*(?:(?:rps|qps|hz|ops|tps)|(?:(?:req|reqs|requests?|queries)\s*)?(?:/|\bper\s)\s*"
+    r"(?P<number>.*?[0-9.kKmM])\s*(?:(?:rps|qps|hz|ops|tps)|(?:(?:r|req|reqs|requests?|queries)\s*)?(?:/|\bper\s)\s*"
     r"(?:1\s*)?(?P<period>s|sec|second|m|min|minute|h|hour))",
     re.IGNORECASE,
 )
@@ -101,6 +101,8 @@ def plain_count(word: str) -> str:
         number = float(match[1]) * _THOUSANDS[match[2].lower()]
     elif _GROUPED.fullmatch(text) is not None:
         return re.sub(r"[^0-9]", "", text)
+    elif re.fullmatch(r"[0-9]{1,3}(\.[0-9]{3})+", text) is not None:
+        return word  # 1.000 is a thousand to some, and one to others
     elif re.fullmatch(_DECIMAL, text) is not None and re.fullmatch(_WHOLE, text) is None:
         number = float(text)
     else:
@@ -128,6 +130,7 @@ def plain_levels(word: str, plain: Callable[[str], str]) -> str:
     match = _RATE.fullmatch(text) if plain is plain_rate else None
     if match is None and re.fullmatch(r"[0-9.kK]+(?:(?:\s*[;,]\s*|\s+)[0-9.kK]+)+", text):
         text = re.sub(r"\s*[;,]\s*|\s+", ",", text)
+    text = re.sub(r":([0-9.]+)[x*]$", r":x\1", text)
     rest = text.split(":") if ":" in text else text.split(",")
     joined = (":" if ":" in text else ",").join(
         f"{part[:1]}{plain(part[1:])}" if part[:1] in ("x", "*") else plain(part) for part in rest
@@ -135,20 +138,19 @@ def plain_levels(word: str, plain: Callable[[str], str]) -> str:
     return joined if re.search("[0-9]", joined) else word
 
 
-def _refuse_time(name: str, word: str) -> None:
+def _refuse_time(name: str, word: str, metavar: str = "") -> None:
     if _TIME.fullmatch(word.strip()) is not None:
-        raise refusal(
-            name,
-            f"'{word}' is a duration, but {name} takes a number",
-            remedy=f"give a duration with -d: -d {word}",
-        )
+        remedy = f"give a duration with -d: -d {word}"
+        if metavar == "MSEC":
+            remedy = f"write {name} {parse_duration_ns(word, name) / NS_PER_MS:g}, in milliseconds"
+        raise refusal(name, f"'{word}' is a duration, but {name} takes a number", remedy=remedy)
 
 
 def _plainly(values: Values, plain: Callable[[str], str]) -> Values:
     """Accept informal notations of the values in our own commands."""
 
     def read(name: str, word: str) -> Any:
-        _refuse_time(name, word)
+        _refuse_time(name, word, values.metavar)
         return values.read(name, plain(word))
 
     return replace(values, read=read, classic=values.read)
@@ -341,6 +343,9 @@ def levels(*, decimals: bool = False) -> Values:
 
     def read(name: str, word: str) -> Range:
         _refuse_time(name, word)
+        if word.lower() in ("auto", "max", "inf", "unlimited"):
+            remedy = "use --sweep, which raises the load until the server saturates, or -c for a fixed load"
+            raise invalid(name, word, remedy)
         word = plain_levels(word, plain_rate if decimals else plain_count)
         first, *rest = word.split(":")
         if not rest:

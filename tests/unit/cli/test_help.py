@@ -73,10 +73,48 @@ def test_an_unknown_subject_gets_the_nearest(words: tuple[str, ...], remedy: str
     assert remedy in ended.stderr
 
 
-def test_an_unknown_command_gets_the_nearest() -> None:
-    ended = inferometer("mesure", "localhost:8000")
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("mesure localhost:8000", "did you mean 'measure'?"),
+        ("bench h:1 m -c 4", "write inferometer measure h:1 m -c 4"),
+        ("start h:1", "write inferometer measure h:1"),
+        ("ls", "write inferometer runs"),
+        ("show ab12", "write inferometer view ab12"),
+        ("diff a.json b.json", "write inferometer compare a.json b.json"),
+        ("version", "write inferometer --version"),
+        ("-V", "write inferometer --version"),
+        ("-help", "write inferometer help"),
+        ("ui 8080", "write --port 8080"),
+        ("serve ./models", "write --model-repository ./models"),
+        ("find h:1 m p99<5ms", "write --slo 'p99<5ms'"),
+        ("capacity 100rps", "write --traffic '100rps'"),
+        ("capacity --rate 9", "it is --traffic here"),
+        ("tune m --max-time 60", "it is --budget here"),
+        ("measure h:1 m --service-kind triton --connections 9", "set their number with -c"),
+    ],
+)
+def test_a_first_guess_is_answered_with_what_to_write(words: str, remedy: str) -> None:
+    ended = inferometer(*words.split())
     assert (ended.code, ended.stdout) == (2, "")
-    assert "did you mean 'measure'?" in ended.stderr
+    assert remedy in ended.stderr
+
+
+def test_every_command_of_other_tools_has_ours() -> None:
+    ours = {name.split()[0] for name in main.OTHER_TOOLS.values()}
+    assert ours <= {*main.COMMANDS, "--version"}
+    assert not set(main.OTHER_TOOLS) & set(main.COMMANDS)
+
+
+def test_the_classic_command_for_an_address(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["profile", "h:1", "m", "-c", "4"])
+    assert ended.value.code == 2
+    assert "write inferometer measure h:1 m -c 4" in capsys.readouterr().err
+
+
+def test_a_topic_of_two_words() -> None:
+    assert inferometer("help", "exit", "codes").stdout == inferometer("help", "exit-codes").stdout
 
 
 def test_the_classic_usage_describes_the_script_and_not_our_commands():

@@ -78,6 +78,8 @@ LEVELS = (
     ("-r", "10-100", Range(10, 100)),
     ("-r", "10,20/s", Range.of([10, 20])),
     ("-r", "0.5..2", Range(0.5, 2)),
+    ("-r", "100r/s", Range(100)),
+    ("-c", "1:8:2x", Range.of([1, 2, 4, 8])),
 )
 
 
@@ -127,12 +129,56 @@ def test_percentiles(word):
         (["--headers", "A:b"], "did you mean --header?"),
         (["--concurrencies", "1"], "did you mean --concurrency?"),
         (["--request_timeout", "1"], "did you mean --"),
+        (["--output", "json"], "it is --json here: --json FILE"),
+        (["--save", "x.json"], "it is --json here: --json FILE"),
+        (["--json"], "give one, --json FILE"),
+        (["--html-report", "x"], "it is --html here: --html FILE"),
+        (["--model-name", "x"], "it is -m here: -m NAME"),
+        (["--max-tokens", "9"], "it is --output-tokens here"),
+        (["--token", "secret"], "it is -H here"),
+        (["--latency", "50ms"], "it is --slo here"),
+        (["--latency-threshold", "1.5s"], "write --latency-threshold 1500, in milliseconds"),
+        (["-c", "auto"], "use --sweep"),
+        (["-r", "inf"], "use --sweep"),
+        (["-n", "1.000"], "whole number"),
+        (["-n", "12.500"], "whole number"),
     ],
 )
 def test_unreadable_values_suggest_a_notation(words, says):
     with pytest.raises(UsageError) as caught:
         given(*words)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["h:1", "m", "30s"], "write -d 30s"),
+        (["h:1", "m", "1m30s"], "write -d 1m30s"),
+        (["h:1", "m", "-d", "30", "s"], "write the unit without a space, such as 10s"),
+        (["h:1", "m", "concurrency=4"], "write --concurrency 4"),
+        (["h:1", "m", "c=4"], "write -c 4"),
+        (["h:1", "m", "p99<5ms"], "write --slo 'p99<5ms'"),
+        (["10.0.0.1", "8000", "m"], "write the port after a colon: 10.0.0.1:8000"),
+        (["localhost", "m", "8000"], "write the port after a colon: localhost:8000"),
+        (["h:1", "m:2"], "version 2 of a model is written m -x 2"),
+        (["help"], "write test --help"),
+    ],
+    ids=str,
+)
+def test_values_without_their_option(words, says):
+    found = read(words, COMMAND)
+    assert isinstance(found, Request)
+    with pytest.raises(UsageError) as caught:
+        found.target()
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["resnet50", "3s", "x=1", "gpt-4o", "org/llama-3.1:8b"])
+def test_models_with_unusual_names(model):
+    found = read(["h:1", model], COMMAND)
+    assert isinstance(found, Request)
+    assert found.target().model == model
 
 
 @pytest.mark.parametrize(

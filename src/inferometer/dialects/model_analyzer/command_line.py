@@ -1,6 +1,7 @@
 """The configuration of a command: the command line overrides YAML, which overrides defaults."""
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from inferometer.dialects.model_analyzer.config import (
     keys_of,
     option,
 )
+from inferometer.options.words import is_surely_address
 from inferometer.stats.figures import OLD_LATENCY
 
 ANALYZE = "analyze"
@@ -115,6 +117,10 @@ def _default(name: str, program: Program) -> str:
 
 def read_command(argv: Sequence[str], program: Program) -> Config | None:
     """Read the configuration; None if no command was given, for help. Usage errors exit like argparse."""
+    if not program.is_classic and len(argv) > 1 and is_surely_address(argv[1]):
+        parser(program).error(
+            f"'{argv[1]}' is unexpected; to measure it, write inferometer measure {shlex.join(argv[1:])}"
+        )
     found = vars(parser(program).parse_args(list(argv)))
     command = found["command"]
     if command is None:
