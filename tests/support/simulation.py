@@ -280,6 +280,7 @@ class SimulatedLoad:
     def wait(self, until_ns: int) -> None:
         engine = self._engine
         engine.run(until_ns, lambda: engine.is_finished)
+        self._clock.move_to(until_ns)  # a load that sends nothing waits, too
 
     def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         engine = self._engine

@@ -48,7 +48,8 @@ class Together:
         return tuple(pid for group in self.groups for pid in getattr(group, "pids", ()))
 
     def apply(self, plan: Plan) -> int:
-        """Apply the plan; schedules begin at the same moment, closed plans as soon as their workers receive them."""
+        """Apply the plan; schedules and stairs begin at the same moment, closed plans as soon as their workers receive
+        them."""
         plans = _each(plan, len(self.groups))
         start_ns = self.clock() + self.pace.start_ns + self.pace.each_ns * len(self.groups)
         self._stairs = {}
@@ -57,7 +58,7 @@ class Together:
             part = plans[number]
             if isinstance(part, Stairs):
                 self._stairs[number] = [(start_ns + after_ns, height) for after_ns, height in part.steps]
-                part = Closed(self._stairs[number].pop(0)[1])
+                part = Closed(0)
             self.groups[number].apply(part, start_ns)
         return start_ns
 
@@ -89,7 +90,7 @@ class Together:
             records=join([self._numbered(number, part.records) for number, part in enumerate(parts)]),
             seen_ns=min(part.seen_ns for part in parts),
             cost=_sum([part.cost for part in parts]),
-            is_finished=all(part.is_finished for part in parts),
+            is_finished=not self._rests() and all(part.is_finished for part in parts),
             loop_lag_ns=max(part.loop_lag_ns for part in parts),
             outstanding=sum(part.outstanding for part in parts),
             heard=sum(part.heard for part in parts),

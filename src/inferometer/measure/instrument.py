@@ -65,7 +65,7 @@ class LevelSettings:
     follows_work: bool = (
         False  # throughput by work done, which is read from requests in flight at window ends
     )
-    ends_load: bool = False  # nothing follows this level, so no requests are sent while it is concluded
+    ends_load: bool = False  # stop sending when the level ends, before it is concluded
     ramp: Ramp | None = None  # for a closed load without a count; None starts all users at once
     settle_ns: int = 0  # from the start of an open load to the first window, to drain an earlier queue
 

@@ -136,14 +136,14 @@ def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slo
 def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int) -> tuple[ClassPlan, float]:
     # Unless the factor is 0, at least one request is in flight.
     first, last = (max(1, round(concurrency * factor)) if factor else 0 for factor in factors)
-    if first == last:
-        return Closed(first), float(first)
+    if first == last == 0:
+        return Closed(0), 0.0
     steps = min(abs(last - first), MOST_STEPS)
     rows = [
-        (length_ns * step // (steps + 1), first + round((last - first) * step / steps))
+        (length_ns * step // (steps + 1), first + round((last - first) * step / max(1, steps)))
         for step in range(steps + 1)
     ]
-    return Stairs(tuple(rows)), (first + last) / 2
+    return Stairs((*rows, (length_ns, 0))), (first + last) / 2  # nothing is sent between phases
 
 
 def _agenda_plan(load: ClassLoad, agenda: Agenda, slot: _Slot) -> tuple[ClassPlan, float]:

@@ -195,7 +195,7 @@ def _measured(setup: ScenarioSetup, instrument: Instrument, phase: PlannedPhase)
         return None
     names = [row.name for row in setup.classes]
     settings = class_level_settings(setup.setups, names, phase.length_ns)
-    settings = replace(settings, ends_load=phase is setup.phases[-1])
+    settings = replace(settings, ends_load=True)
     return measure_level(instrument, settings, phase.point)
 
 

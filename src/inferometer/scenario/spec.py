@@ -413,7 +413,8 @@ def _close_key(found: Any, where: str) -> str:
         return ""
     models: tuple[type[BaseModel], ...] = (Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec, MlperfSpec)
     known = [field.alias or name for model in models for name, field in model.model_fields.items()]
-    return nearest(where.rpartition(".")[2], known)
+    key = where.rpartition(".")[2]
+    return "" if key in known else nearest(key, known)  # not a typo, but of another section
 
 
 def _sentence(where: str, found: Any) -> str:

@@ -1,5 +1,6 @@
 """Several groups of workers under one clock."""
 
+import numpy as np
 import pytest
 
 from inferometer.base.errors import LocalError
@@ -64,6 +65,22 @@ def test_a_concurrency_climbs_its_stairs():
     assert (seen[0], seen[1], seen[2]) == (1, 3, 2)
     assert Stairs(((0, 1), (100, 3))).at(99) == 1
     assert Stairs(((0, 1), (100, 3))).at(100) == 3
+
+
+def test_stairs_send_from_the_common_start_to_their_end():
+    load = together(quick)
+    for _ in range(2):  # phases
+        start_ns = load.apply(Joint((Stairs(((0, 2), (100 * NS_PER_MS, 0))),)))
+        parts = []
+        while load.clock() < start_ns + 200 * NS_PER_MS:
+            parts.append(load.collect(load.clock() + 20 * NS_PER_MS))
+        assert [part.is_finished for part in parts if part.seen_ns < start_ns + 100 * NS_PER_MS].count(
+            True
+        ) == 0
+        sent_ns = np.concatenate([part.records.sent_ns for part in parts])
+        assert len(sent_ns) >= 190
+        assert sent_ns.min() >= start_ns
+        assert sent_ns.max() <= start_ns + 100 * NS_PER_MS + 2 * NS_PER_MS
 
 
 def test_every_group_needs_a_plan():

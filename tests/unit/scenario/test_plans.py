@@ -43,8 +43,15 @@ def test_a_ramp_of_a_rate_has_the_requests_of_its_mean():
 def test_a_ramp_of_concurrency_climbs_stairs():
     (ramp,) = plans([{"name": "a", "for": 10, "load": "0.5..2"}], ClassLoad("x", concurrency=4))
     assert isinstance(ramp, Stairs)
-    assert [height for _, height in ramp.steps] == [2, 3, 4, 5, 6, 7, 8]
-    assert ramp.steps[-1][0] < 10 * NS_PER_S
+    assert [height for _, height in ramp.steps] == [2, 3, 4, 5, 6, 7, 8, 0]
+    assert ramp.steps[-2][0] < 10 * NS_PER_S
+
+
+@pytest.mark.parametrize("load", [1, "0.5..2"])
+def test_a_closed_class_ends_with_its_phase(load):
+    (plan,) = plans([{"name": "a", "for": 10, "load": load}], ClassLoad("x", concurrency=4))
+    assert plan.at(10 * NS_PER_S - 1) > 0
+    assert plan.at(10 * NS_PER_S) == 0
 
 
 def test_half_of_one_request_in_flight_rounds_up_to_one():
@@ -52,8 +59,8 @@ def test_half_of_one_request_in_flight_rounds_up_to_one():
         [{"name": "a", "for": 1, "load": 0.4}, {"name": "b", "for": 1, "load": "0.5..2"}],
         ClassLoad("x", concurrency=1),
     )
-    assert half == Closed(1)
-    assert [height for _, height in ramp.steps] == [1, 2]
+    assert half == Stairs(((0, 1), (NS_PER_S, 0)))
+    assert [height for _, height in ramp.steps] == [1, 2, 0]
 
 
 def test_a_factor_of_zero_sends_nothing_and_classes_may_have_their_own():

@@ -43,6 +43,11 @@ def test_a_scenario_is_read():
         ("rate: 30", "rat: 30", "classes.a.rat is not a known key; did you mean 'rate'?"),
         ("for: 5s", "for: soon", "phases.0.for: 'soon' is not a time"),
         ("for: 5s", "fro: 5s", "did you mean 'for'?"),
+        (
+            "rate: 30",
+            "body: 30",
+            "classes.a.body is not a known key; other options of measure go under `options`",
+        ),
         ("load: 0.5..2", "load: much", "phases.1.load: 'much' is not a factor"),
         ("name: ramp", "name: peak", "two phases are named 'peak'"),
         ("{b: {concurrency: 4}}", "{c: {load: 2}}", "phases.2.classes names 'c', which is not a class"),
