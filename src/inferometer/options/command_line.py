@@ -216,7 +216,8 @@ class Request(Generic[T]):
             return
         for place, word in enumerate(words):
             meant = self._option_of(word)
-            if place and word.lower() in SECONDS:
+            has_name = any(re.match("[A-Za-z]", name) and ":" not in name for name in words[:place])
+            if has_name and word.lower() in SECONDS:
                 meant = f"the unit without a space, such as 10{word}"
             if meant is not None:
                 raise UsageError(f"Unexpected argument '{word}'", remedy=f"write {meant}")
@@ -237,7 +238,7 @@ class Request(Generic[T]):
         by_name = self.command.by_name
         if re.search("[<>]", word) and "--slo" in by_name:
             return f"--slo '{word}'"
-        if re.fullmatch(r"[0-9.]+[a-zµ]+", word) and is_duration(word) and "-d" in by_name:
+        if re.fullmatch(r"[0-9][0-9.a-zµ]*[a-zµ]", word) and is_duration(word) and "-d" in by_name:
             return f"-d {word}"
         name, equals, value = word.partition("=")
         if equals and value:
