@@ -5,7 +5,7 @@ without a percentile), a share or a rate. `ttft` is the time to the first token,
 the answer itself if the model reasons first; an answer without such a token violates any limit on them. `ttfc` is the
 time to the first tool call, of answers that have one. `tpot` is the mean time between the tokens of an answer, `gap`
 every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
-an alias of `latency`, `ttfa` of `ttfo`. The time limits also apply to each single request, whatever their percentile
+an alias of `latency`, `ttfa` of `ttfo`. `task` is the time of a whole task, in classes of a scenario that have tasks. The time limits also apply to each single request, whatever their percentile
 (`gap` to its longest gap): requests that meet all of them are the goodput, and `goodput>95%` limits their share.
 """
 
@@ -31,7 +31,8 @@ PERCENTILES = (
     99.99,
 )  # of every series of durations
 STREAMED = ("ttft", "ttfo", "ttfc", "tpot", "gap")  # only streams have these
-TIMES = ("latency", *STREAMED)
+TASK = "task"
+TIMES = ("latency", TASK, *STREAMED)
 SHARES = ("errors", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
 _TIME_UNITS = {
@@ -63,7 +64,7 @@ _ALIASES = {
     "tbt": "tpot",
     "e2e": "latency",
 }  # names in other tools
-_NAME = r"(?:(?P<figure>latency|ttft|ttfo|ttfc|tpot|gap) )?(?P<statistic>mean|avg|average|p\d{1,2}(?:\.\d+)?)"
+_NAME = r"(?:(?P<figure>latency|task|ttft|ttfo|ttfc|tpot|gap) )?(?P<statistic>mean|avg|average|p\d{1,2}(?:\.\d+)?)"
 _LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 
@@ -73,13 +74,13 @@ class Term:
 
     name: str  # mean, a percentile such as p99, errors, throughput, goodput
     limit: float
-    figure: str = "latency"  # or one of STREAMED
+    figure: str = "latency"  # or TASK, or one of STREAMED
     sign: str = field(default="<", compare=False)
     text: str = field(default="", compare=False)  # as written
 
     @property
     def label(self) -> str:
-        if self.figure not in STREAMED:
+        if self.figure not in (TASK, *STREAMED):
             return self.name
         return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
 
@@ -109,9 +110,15 @@ class Slo:
     text: str
 
 
-def parse_slo(text: str) -> Slo:
+def parse_slo(text: str, *, has_tasks: bool = False) -> Slo:
     """Parse terms separated by commas; without an errors term, one in a thousand may fail."""
     terms = tuple(_term(part, text) for part in slo_parts(text))
+    of_task = next((term for term in terms if term.figure == TASK), None)
+    if of_task is not None and not has_tasks:
+        raise UsageError(
+            f"'{of_task.text}' in the SLO '{text}' limits the time of a task, but this load has no tasks",
+            remedy="set it as `slo:` of a scenario's class with `task:`, or limit the latency of requests",
+        )
     names = [term.label for term in terms]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -30,7 +30,7 @@ def about_scenarios(*, is_schema: bool) -> str:
 
 def scenario_loads(
     word: str, options: Options, models: tuple[WeightedModel, ...]
-) -> "Iterator[tuple[str, Options | FirstVisit]]":
+) -> "Iterator[tuple[str, Options | FirstVisit | FirstTask]]":
     """Yield the load of each class of traffic, with its name."""
     request = _request(word, options, models)
     for number, phase in enumerate(request.scenario.phases):
@@ -42,6 +42,10 @@ def scenario_loads(
             from inferometer.scenario.visits import FirstVisit
 
             yield one.name, FirstVisit(one, request.folder)
+        elif one.spec.task is not None:
+            from inferometer.scenario.tasks import FirstTask
+
+            yield one.name, FirstTask(one, request.folder)
         else:
             yield one.name, one.options
 

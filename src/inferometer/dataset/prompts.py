@@ -185,7 +185,7 @@ class PromptText:
 
 def text_of(step: Step, unique: Unique | None) -> PromptText:
     """Return all texts of the step that a model reads, in order."""
-    text = "\n".join(_texts(step))
+    text = "\n".join(texts_of(step))
     if unique is None or MARK not in text:
         return PromptText(text)
     before, _, rest = text.partition(MARK)
@@ -193,7 +193,8 @@ def text_of(step: Step, unique: Unique | None) -> PromptText:
     return PromptText(before, (1 + len(rest) - len(after)) // unique.width, after)
 
 
-def _texts(step: Step) -> list[str]:
+def texts_of(step: Step) -> list[str]:
+    """Return the texts of a step that a model reads, with placeholders for unique prefixes."""
     for tensor in step:
         if tensor.name == "prompt":
             return [tensor.data.decode("utf-8", "replace")]

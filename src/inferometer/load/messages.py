@@ -10,6 +10,7 @@ from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring
 
 if TYPE_CHECKING:
+    from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 
 
@@ -29,6 +30,7 @@ class Job(NamedTuple):
     cancellation: Cancellation | None = None
     verbose: int = 0  # from ALOUD on, log every message
     visits: "VisitPlan | None" = None  # visits generate the requests instead of the shared memory
+    tasks: "TaskPlan | None" = None  # tasks, likewise
 
 
 class Apply(NamedTuple):
@@ -86,7 +88,7 @@ class Synced(NamedTuple):
     is_finished: bool
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty if they are
-    visits: int = 0  # started so far
+    visits: int = 0  # or tasks, started so far
     running: "InFlightRows | None" = None  # only if requested
 
 

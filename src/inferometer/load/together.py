@@ -3,7 +3,7 @@
 The steps of a group are numbered after those of the previous groups, so that a record identifies its class.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -40,6 +40,7 @@ class Together:
     steps: Sequence[int]
     clock: Clock = monotonic_ns
     pace: Pace = Pace()
+    taps: Sequence[Callable[[Records], None] | None] = ()  # each sees all records of its group
     _turn: int = 0  # the group that waits next
     _stairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # remaining steps by group
 
@@ -81,6 +82,9 @@ class Together:
     def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         self.wait(min(until_ns, self.clock() + self.pace.round_ns))
         parts = [group.collect(0, with_running=with_running) for group in self.groups]
+        for tap, part in zip(self.taps, parts, strict=False):
+            if tap is not None:
+                tap(part.records)
         running = [
             self._numbered(number, part.running)
             for number, part in enumerate(parts)

@@ -44,7 +44,9 @@ from inferometer.records.spool import Spool
 from inferometer.services.traffic import IN_PROCESS, Checker
 
 if TYPE_CHECKING:
+    from inferometer.load.task_engine import TaskEngine
     from inferometer.load.visit_engine import VisitEngine
+    from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 
 FLUSH_NS = NS_PER_S // 2  # time to tell the server about cancelled requests
@@ -116,7 +118,10 @@ class _Worker:
         self._stop: Stop | None = None
         self._has_visits = job.visits is not None
         if job.visits is not None:
-            self._engine: Engine | VisitEngine = self._visit_engine(job, job.visits)
+            self._engine: Engine | VisitEngine | TaskEngine = self._visit_engine(job, job.visits)
+            return
+        if job.tasks is not None:
+            self._engine = self._task_engine(job, job.tasks)
             return
         requests, replies = _requests(job), _maybe_replies(job, self._spool)
         setup = LinkSetup(job.wiring, requests, replies, self._reactor, monotonic_ns)
@@ -154,6 +159,27 @@ class _Worker:
             first=job.first_step,
             stride=job.stride,
             timeout_ns=job.timeout_ns,
+        )
+
+    def _task_engine(self, job: Job, plan: "TaskPlan") -> "TaskEngine":
+        from inferometer.load.http1 import first_number
+        from inferometer.load.task_engine import TaskEngine, TaskMessages
+
+        messages = TaskMessages()
+        wiring = job.wiring._replace(conversations=messages)
+        setup = LinkSetup(wiring, messages, None, self._reactor, monotonic_ns, are_made=True)
+        return TaskEngine(
+            plan=plan,
+            messages=messages,
+            open_link=_open_link(setup),
+            reactor=self._reactor,
+            ring=self._ring,
+            clock=monotonic_ns,
+            on_crowded=self._wait_for_room,
+            first=job.first_step,
+            stride=job.stride,
+            timeout_ns=job.timeout_ns,
+            first_unique=first_number(job.wiring.worker),
         )
 
     def run(self) -> None:
@@ -227,7 +253,7 @@ class _Worker:
             is_finished=engine.is_finished,
             examples=dict(engine.examples),
             spool_problem="" if spool is None else spool.problem,
-            visits=engine.begun if self._has_visits else 0,  # type: ignore[union-attr]
+            visits=getattr(engine, "begun", 0),
             running=InFlightRows(*engine.running(seen_ns)) if with_running else None,
         )
 

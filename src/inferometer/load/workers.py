@@ -58,7 +58,7 @@ class Cost(NamedTuple):
     file_limit: int = 0
     stolen_ns: int = 0  # total time of this machine's cores that its host gave to others
     parts: tuple["Cost", ...] = ()  # per class of traffic, if each has its own workers
-    visits: int = 0  # started, if requests are parts of visits
+    visits: int = 0  # or tasks, started, if requests are parts of these
 
 
 class Collected(NamedTuple):
@@ -268,6 +268,7 @@ class Workers:
             verbose=self.verbose,
             spool_fd=spool_fd,
             visits=self.traffic.visits,
+            tasks=self.traffic.tasks,
         )
         # The missing answer reveals the failure.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.slo import Slo
 from inferometer.load.plan import Arrivals, Closed, Open, is_all_open
 from inferometer.measure.conclusion import RawLevel, conclude
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings, LoadPoint
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
-from inferometer.stats.measurement import MIXED, STEP, ClassFigures, WindowFigures
+from inferometer.stats.measurement import MIXED, STEP, ClassFigures, TaskFigures, WindowFigures
 from inferometer.stats.merge import counters_were_reset
 from inferometer.stats.outages import OutageWatch
+from inferometer.stats.promises import OWN_TIMES
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.slo import began_ns
+from inferometer.stats.tasks import task_figures
 from inferometer.stats.windows import Expense, Lateness, Window, WindowRules, figures, has_answers
 
 SEPARATOR = "\0"  # between class number and model name in the combined counters
@@ -45,7 +48,7 @@ def rules_of(
         is_open=is_open,
         has_tokens=settings.has_tokens,
         asked_tokens=np.array(settings.asked_tokens) if any(settings.asked_tokens) else None,
-        promise=settings.promise,
+        promise=_own_times(settings),
         drops_empty=settings.model.is_decoupled,
         classes=tuple(
             rules_of(row.level, is_open=is_due, classes=(is_due,) * len(row.level.classes))
@@ -53,9 +56,18 @@ def rules_of(
         ),
         class_of_step=np.array(settings.class_of_step) if settings.class_of_step else None,
         has_visits=settings.has_visits,
+        tasks=settings.tasks,
         follows_work=settings.follows_work,
         lateness=Lateness(cap),
     )
+
+
+def _own_times(settings: LevelSettings) -> Slo | None:
+    """Return the SLO for each request, or each task: of a task it limits only the duration."""
+    if settings.tasks is None or settings.promise is None:
+        return settings.promise
+    terms = tuple(term for term in settings.promise.terms if term.figure in OWN_TIMES)
+    return Slo(terms, settings.promise.text)
 
 
 @dataclass(slots=True)
@@ -71,7 +83,7 @@ class ClassCourse:
     outages: OutageWatch | None = None
     arrivals: Arrivals | None = None
     due: int = 0
-    steps: "ClassCourses | None" = None  # of visits
+    steps: "ClassCourses | None" = None  # of visits or tasks
 
     def close(self, window: Window, whole: Window, expense: Expense, level_start_ns: int) -> Window:
         """Close the window of this class together with that of the whole level."""
@@ -96,14 +108,14 @@ class ClassCourses:
         self._instrument = instrument
         points = point.classes or (point,) * len(settings.classes)
         self._has_own_plans = bool(point.classes)
-        self._shared_mode = STEP if settings.has_visits else MIXED
+        self._shared_mode = STEP if settings.has_steps else MIXED
         self._classes = tuple(
             ClassCourse(
                 number,
                 row,
                 own,
                 arrivals=Arrivals(own.plan) if self._has_own_plans and isinstance(own.plan, Open) else None,
-                steps=ClassCourses(instrument, row.level, own) if row.level.has_visits else None,
+                steps=ClassCourses(instrument, row.level, own) if row.level.has_steps else None,
             )
             for number, (row, own) in enumerate(zip(settings.classes, points, strict=True))
         )
@@ -230,11 +242,18 @@ class ClassCourses:
             outages=() if outages is None else outages.outages(),
             steps=() if row.steps is None else row.steps.conclude(raw, windows, ended),
             think_ns=raw.whole.thought_ns // raw.whole.count if raw.whole.count else 0,
+            tasks=_maybe_tasks(settings.level, raw),
         )
 
 
+def _maybe_tasks(settings: LevelSettings, raw: RawLevel) -> TaskFigures | None:
+    if settings.tasks is None or raw.whole.tasks is None:
+        return None
+    return task_figures(raw.whole.tasks, settings.tasks, raw.start_ns)
+
+
 def _request_windows(window: Window) -> tuple[Window, ...]:
-    """Return the windows that count requests: those of a visits class are its steps."""
+    """Return the windows that count requests: those of a class of visits or tasks are its steps."""
     if not window.classes:
         return (window,)
     return tuple(found for part in window.classes for found in _request_windows(part))

@@ -387,7 +387,7 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
     is_from_start = raw.whole.start_ns == raw.start_ns
     takes_ns = found.service.percentile_ns(50) + raw.whole.thought_ns // max(raw.whole.count, 1)
     in_flight = sent * takes_ns / found.duration_ns if is_from_start else 0.0
-    noun = "visits" if raw.settings.has_visits else "requests"
+    noun = "visits" if raw.settings.has_visits else "requests" if raw.settings.tasks is None else "tasks"
     is_offered = sent >= (rates.asked_per_s if rates.due_per_s is None else rates.due_per_s) - slack
     capacity = _maybe_capacity(raw, rates) if is_offered else None
     if capacity is not None and is_beyond(capacity, rates.asked_per_s):
@@ -401,7 +401,7 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
 
 def _maybe_capacity(raw: RawLevel, rates: Rates) -> Estimate | None:
     """Return the server's throughput while requests wait; None if they wait because of a cap, or hardly ever."""
-    if is_capped(raw.settings, raw.point.plan) or raw.settings.has_visits:
+    if is_capped(raw.settings, raw.point.plan) or raw.settings.has_steps:
         return None
     return busy_rate(raw.whole.ends.groups(), rates.asked_per_s)
 

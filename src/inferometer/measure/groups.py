@@ -43,7 +43,9 @@ def start_groups(
             ray = stack.enter_context(open_ray(options, watcher or Watcher())) if ray is None else ray
             pace = CLASSES_PACE
         groups = [stack.enter_context(start_workers(setup, watcher, ray=ray)) for setup in setups]
-        yield Together(cast(list[Group], groups), steps, monotonic_ns, pace)
+        books = [setup.level_settings.tasks for setup in setups]
+        taps = [None if book is None else book.add for book in books]
+        yield Together(cast(list[Group], groups), steps, monotonic_ns, pace, taps)
 
 
 def group_instrument(
@@ -87,6 +89,7 @@ def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_n
     return replace(
         _timed(setups[0].level_settings, length_ns),
         promise=None,
+        tasks=None,
         has_tokens=all(setup.level_settings.has_tokens for setup in setups),
         asked_tokens=(),
         classes=classes,
@@ -95,21 +98,31 @@ def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_n
 
 
 def _with_steps(level: LevelSettings, setup: Setup, setups: Sequence[Setup], first: int) -> LevelSettings:
-    """Count each step of visits by itself too. `first` is the number of its first step among all steps."""
-    visits = setup.traffic.visits
-    if visits is None:
+    """Count each step of visits or tasks by itself too. `first` is the number of its first step among all steps."""
+    visits, tasks = setup.traffic.visits, setup.traffic.tasks
+    if visits is None and tasks is None:
         return level
     everyone = [part for each in setups for part in (each.parts or (each,))]
     steps = tuple(
         ClassSettings(
             name=name,
             url=str(part.result.server["url"]),
-            level=replace(level, model=part.model, promise=None, judges_promise=False),
+            level=replace(level, model=part.model, promise=None, judges_promise=False, tasks=None),
             has_own_counters=has_own_counters(part, everyone),
         )
-        for name, part in zip(visits.steps, setup.parts, strict=True)
+        for name, part in _named_steps(setup)
     )
-    return replace(level, has_visits=True, classes=steps, class_of_step=(*(-1,) * first, *range(len(steps))))
+    has_visits = visits is not None
+    return replace(
+        level, has_visits=has_visits, classes=steps, class_of_step=(*(-1,) * first, *range(len(steps)))
+    )
+
+
+def _named_steps(setup: Setup) -> list[tuple[str, Setup]]:
+    visits, tasks = setup.traffic.visits, setup.traffic.tasks
+    if visits is not None:
+        return list(zip(visits.steps, setup.parts, strict=True))
+    return [(name, setup) for name in tasks.kinds] if tasks is not None else []
 
 
 def _timed(settings: LevelSettings, length_ns: int) -> LevelSettings:

@@ -13,6 +13,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot
 from inferometer.stats.stopping import Precision, Stability
+from inferometer.stats.tasks import TaskBook
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -62,12 +63,18 @@ class LevelSettings:
     classes: tuple["ClassSettings", ...] = ()  # for mixed traffic
     class_of_step: tuple[int, ...] = ()  # class of each step's request; negative for none
     has_visits: bool = False  # counts visits; the classes are their steps
+    tasks: TaskBook | None = None  # counts tasks; the classes are their steps
     follows_work: bool = (
         False  # throughput by work done, which is read from requests in flight at window ends
     )
     ends_load: bool = False  # stop sending when the level ends, before it is concluded
     ramp: Ramp | None = None  # for a closed load without a count; None starts all users at once
     settle_ns: int = 0  # from the start of an open load to the first window, to drain an earlier queue
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether requests are parts of visits or tasks, which it counts instead."""
+        return self.has_visits or self.tasks is not None
 
 
 @frozen

@@ -1,6 +1,7 @@
 """Checks of a scenario file that need neither a server nor the files that it names."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from inferometer.base.errors import UsageError
@@ -17,7 +18,8 @@ def check_scenario(scenario: Scenario, origin: str) -> None:
     for name, spec in scenario.classes.items():
         place = f"classes.{name}"
         _check(origin, f"{place}.server", spec.server, read_address)
-        _check(origin, f"{place}.slo", spec.slo, parse_slo)
+        has_tasks = spec.task is not None
+        _check(origin, f"{place}.slo", spec.slo, partial(parse_slo, has_tasks=has_tasks))
         _check(origin, f"{place}.shape", spec.shape, parse_shape)
     if scenario.mlperf is not None:
         mlperf = scenario.mlperf

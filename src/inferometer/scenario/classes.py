@@ -165,6 +165,8 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
         given.setdefault("bodies", ("{}",))  # it has no metadata; visits provide the bodies
     if spec.has_visits and given["service_kind"] == "http":
         given |= {"model": "", "path": spec.model}  # no models: a step calls a path
+    if spec.task is not None:
+        given.setdefault("streaming", spec.task.streaming)
     given |= _load(place, spec, folder)
     defaults = {
         "request_timeout_s": base.request_timeout_s,
@@ -173,7 +175,7 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     }
     try:
         if spec.slo is not None:
-            given["slo"] = parse_slo(spec.slo)
+            given["slo"] = parse_slo(spec.slo, has_tasks=spec.task is not None)
         return make(given, defaults={name: value for name, value in defaults.items() if value is not None})
     except UsageError as error:
         error.at(place)

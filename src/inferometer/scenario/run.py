@@ -121,6 +121,10 @@ def _prepared(row: PlannedClass, folder: Path | None) -> Setup:
         from inferometer.scenario.visits import prepare_visits
 
         return prepare_visits(row, folder)
+    if row.spec.task is not None:
+        from inferometer.scenario.tasks import prepare_tasks
+
+        return prepare_tasks(row, folder)
     setup = prepare(row.options, command="measure", habits=OWN_HABITS)
     if setup.host is not None:
         raise UsageError(

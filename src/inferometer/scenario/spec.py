@@ -24,40 +24,30 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.text import nearest
-from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.load.loadgen_arrivals import SEED
 from inferometer.model.flow import VISIT, references, with_references
+from inferometer.scenario.spec_parts import SEVERAL, Strict, located, seconds
+from inferometer.scenario.task_spec import RetrySpec, TaskSpec, TaskStepSpec
 
 MOST_MISTAKES = 20  # shown at most
 LOADS = ("concurrency", "rate", "shape", "replay", "sessions")
 WARM_UP = "warm-up"
 _NOT_OF_VISITS = ("model", "data", "batch", "replay", "sessions")
+_NOT_OF_TASKS = ("flow", "visit", "batch", "replay", "sessions")
 _EXAMPLE = "see `inferometer help scenarios`, or --schema"
 
 Scalar = str | int | float | bool
-
-
-def _seconds(value: Any) -> float:
-    """Parse a duration; a plain number means seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    try:
-        return parse_duration_ns(str(value), "for") / NS_PER_S
-    except (UsageError, OverflowError) as error:
-        raise ValueError(f"'{value}' is not a time; write it like 30s or 5m") from error
 
 
 def _factors(value: Any) -> tuple[float, float]:
@@ -76,7 +66,7 @@ def _factors(value: Any) -> tuple[float, float]:
 
 Seconds = Annotated[
     float,
-    BeforeValidator(_seconds, json_schema_input_type=str | float),
+    BeforeValidator(seconds, json_schema_input_type=str | float),
     Field(gt=0, le=366 * 24 * 3600, description="A time such as 30s or 5m; a plain number means seconds."),
 ]
 Factors = Annotated[
@@ -86,22 +76,13 @@ Factors = Annotated[
 ]
 
 
-def _at(where: str, said: str) -> PydanticCustomError:
-    """Return an error located below the validated element."""
-    return PydanticCustomError("at", "{said}", {"at": where, "said": said})
-
-
 def _with_references(value: Any) -> Any:
     """Check the references in a value and return it unchanged."""
     with_references(value)
     return value
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class StepSpec(_Strict):
+class StepSpec(Strict):
     """A step of a flow: a call, and the user's think time after its answer."""
 
     call: Annotated[str, Field(min_length=1, description="Model to call.")]
@@ -115,7 +96,7 @@ class StepSpec(_Strict):
     body: Annotated[Any, BeforeValidator(_with_references)] = Field(
         None, description="JSON to send to servers without named inputs, with references as in inputs."
     )
-    think: Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | float), Field(ge=0)] = (
+    think: Annotated[float, BeforeValidator(seconds, json_schema_input_type=str | float), Field(ge=0)] = (
         Field(0.0, description="Think time of the user after the answer, such as 200ms.")
     )
 
@@ -124,7 +105,7 @@ class StepSpec(_Strict):
         return self.call if self.name is None else self.name
 
 
-class ClassSpec(_Strict):
+class ClassSpec(Strict):
     """A traffic class: its requests, server, load and SLO."""
 
     model: str = Field("", description="Model (default: that of the command line).")
@@ -142,6 +123,9 @@ class ClassSpec(_Strict):
     )
     steps: dict[str, str] | list[str] | None = Field(
         None, description="For a visit in Python: the models by name of the step, or a list of models."
+    )
+    task: TaskSpec | None = Field(
+        None, description="Calls of a task to a text server, as agents make them; the load then counts tasks."
     )
     batch: Annotated[int, Field(ge=1)] | None = None
     concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
@@ -190,7 +174,7 @@ class ClassSpec(_Strict):
         for number, step in enumerate(flow or ()):
             if step.title in names or step.title == VISIT:
                 said = f"'{step.title}' is taken; give this step another name"
-                raise _at(f"{number}.name", said)
+                raise located(f"{number}.name", said)
             for field in ("inputs", "body"):
                 for where, reference in references(with_references(getattr(step, field)), field):
                     if reference.step not in (VISIT, *names):
@@ -198,7 +182,7 @@ class ClassSpec(_Strict):
                             f"the earlier steps are {', '.join(names)}" if names else "it is the first step"
                         )
                         said = f"{reference} does not refer to a step before '{step.title}': {known}"
-                        raise _at(f"{number}.{where}", said)
+                        raise located(f"{number}.{where}", said)
             names.append(step.title)
         return flow
 
@@ -211,11 +195,15 @@ class ClassSpec(_Strict):
                 "visit and steps must be given together: steps are the models that the visit calls"
             )
         if self.visit is not None and not re.fullmatch(r".+:[A-Za-z_][A-Za-z0-9_.]*", self.visit):
-            raise _at("visit", f"'{self.visit}' is not a function; write FILE.py:FUNCTION")
+            raise located("visit", f"'{self.visit}' is not a function; write FILE.py:FUNCTION")
         if self.has_visits:
             other = next((name for name in _NOT_OF_VISITS if getattr(self, name)), None)
             if other is not None:
                 raise ValueError(f"has {other}, which visits do not support")
+        if self.task is not None:
+            other = next((name for name in _NOT_OF_TASKS if getattr(self, name)), None)
+            if other is not None:
+                raise ValueError(f"has task and {other}; give only one of them")
         return self
 
     @property
@@ -240,7 +228,7 @@ class ClassSpec(_Strict):
         return next((name for name in LOADS if getattr(self, name) is not None), "")
 
 
-class ChangeSpec(_Strict):
+class ChangeSpec(Strict):
     """Change of one class in a phase: its own factor, or another rate or concurrency."""
 
     load: Factors | None = None
@@ -255,7 +243,7 @@ class ChangeSpec(_Strict):
         return self
 
 
-class PhaseSpec(_Strict):
+class PhaseSpec(Strict):
     """A named period with a constant or linearly changing load."""
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -272,7 +260,7 @@ class PhaseSpec(_Strict):
         return self.name != WARM_UP if self.counted is None else self.counted
 
 
-class MlperfSpec(_Strict):
+class MlperfSpec(Strict):
     """Rules of MLPerf's loadgen, which decide when the run ends and whether it is VALID."""
 
     scenario: Literal["server", "offline", "single-stream", "multi-stream"]
@@ -293,7 +281,7 @@ class MlperfSpec(_Strict):
     )
 
 
-class Scenario(_Strict):
+class Scenario(Strict):
     """Traffic classes and the phases that they go through together."""
 
     name: str = ""
@@ -317,7 +305,8 @@ class Scenario(_Strict):
         if others:
             raise ValueError(f"has {len(self.classes)} classes and mlperf, which measures one")
         wanted = "rate" if self.mlperf.scenario == "server" else "concurrency"
-        if spec.has_visits or spec.slo is not None or spec.load not in ("", wanted):
+        is_plain = not spec.has_visits and spec.task is None
+        if not is_plain or spec.slo is not None or spec.load not in ("", wanted):
             raise ValueError(
                 f"classes.{name} needs a model and a {wanted} for mlperf {self.mlperf.scenario}, without visits; "
                 "the SLO is mlperf.slo"
@@ -385,7 +374,7 @@ def checked_scenario(document: Any, origin: str) -> Scenario:
 
 def _all_mistakes(error: ValidationError, origin: str) -> UsageError:
     """Return one error for all mistakes, each with its remedy."""
-    rows = [(_place(row), row) for row in error.errors()]
+    rows = [(_place(row), row) for found in error.errors() for row in _each_mistake(found)]
     unknown = {where: close for where, row in rows if (close := _close_key(row, where))}
     meant = {f"{where.rpartition('.')[0]}.{close}".lstrip(".") for where, close in unknown.items()}
     # A misspelt required key is one mistake, not two.
@@ -402,6 +391,13 @@ def _all_mistakes(error: ValidationError, origin: str) -> UsageError:
     return UsageError(f"{origin} has {len(kept)} mistakes: {'; '.join(lines)}", remedy=_EXAMPLE)
 
 
+def _each_mistake(found: Any) -> list[Any]:
+    """Return the mistakes of one error, which may have several."""
+    if found["type"] != SEVERAL:
+        return [found]
+    return [{**found, "type": "at", "ctx": {"at": at}, "msg": said} for at, said in found["ctx"]["found"]]
+
+
 def _place(found: Any) -> str:
     place = (*found["loc"], *found.get("ctx", {}).get("at", "").split("."))
     return ".".join(str(part) for part in place if part != "")
@@ -411,7 +407,10 @@ def _close_key(found: Any, where: str) -> str:
     """Return the known key nearest to an unknown one."""
     if found["type"] != "extra_forbidden":
         return ""
-    models: tuple[type[BaseModel], ...] = (Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec, MlperfSpec)
+    models: tuple[type[BaseModel], ...] = (
+        *(Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec, MlperfSpec),
+        *(TaskSpec, TaskStepSpec, RetrySpec),
+    )
     known = [field.alias or name for model in models for name, field in model.model_fields.items()]
     key = where.rpartition(".")[2]
     return "" if key in known else nearest(key, known)  # not a typo, but of another section

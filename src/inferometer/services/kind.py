@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the command line reads the table and must not import what s
     from inferometer.model.spec import ModelSpec, Tensor
     from inferometer.services.endpoint import Connection
     from inferometer.services.shared_memory import Placement
+    from inferometer.services.task_plan import Frame
     from inferometer.services.traffic import Steps, Traffic
     from inferometer.services.visit_plan import StepCaller
 
@@ -75,6 +76,14 @@ class Visited(Protocol):
 
     def caller(self, model: "ModelSpec", sample: "Sequence[Tensor]") -> "StepCaller":
         """Return the generator of one model's requests; inputs not given in a call come from the sample."""
+
+
+@runtime_checkable
+class Tasked(Protocol):
+    """A service for text, whose calls can be parts of tasks."""
+
+    def task_frame(self, model: "ModelSpec", system: str, max_tokens: int) -> "Frame":
+        """Return the request of a call with a gap for its messages."""
 
 
 class Kind(NamedTuple):

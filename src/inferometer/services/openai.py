@@ -35,13 +35,17 @@ from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
 from inferometer.services.upload import MULTIPART, SoundUpload, upload
 
-if TYPE_CHECKING:  # only visits need these
+if TYPE_CHECKING:  # only visits and tasks need these
     from inferometer.services.calls import JsonCalls
+    from inferometer.services.task_plan import Frame
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
 """The only input: the JSON body of a request. Data may instead contain `prompt`, `messages`, or `query` and
 `documents`, from which the body is built; `max_tokens` next to them limits the tokens of the answer.
 """
+
+
+_GAP = "inferometer-messages"
 
 
 class OpenAi(Service):
@@ -126,6 +130,31 @@ class OpenAi(Service):
         if self.api.default_limit:
             put(fixed, self.api.limit, self.api.default_limit)
         return JsonCalls(self._connection, self.path, fixed)
+
+    def task_frame(self, model: ModelSpec, system: str, max_tokens: int) -> "Frame":
+        """Return the request of a task's call with a gap for its messages."""
+        from inferometer.services.task_plan import Frame
+
+        bodies = _Bodies(model.name, self.api, self._options, self._template)
+        message = {"role": "user", "content": _GAP}
+        if self.api.chat is None:
+            content = Tensor("prompt", "JSON", (1,), f"{system}\n{_GAP}".lstrip().encode())
+        else:
+            said = [{"role": "system", "content": system}] if system else []
+            content = Tensor("messages", "JSON", (1,), encode_json([*said, message]))
+        limit = [Tensor("max_tokens", "JSON", (1,), b"%d" % max_tokens)] if max_tokens else []
+        whole = render_http(self._connection, self.path, bodies.body(0, (content, *limit)))
+        head, _, body = whole.partition(b"\r\n\r\n")
+        before, gap, after = body.partition(encode_json(message))
+        is_chat = bool(gap)
+        if not is_chat:
+            before, gap, after = body.partition(_GAP.encode())
+        if not gap or self.api.takes_sound or self.api.rank is not None:
+            raise UsageError(
+                f"{self.api.path} does not take prompts, which tasks send", remedy="use --endpoint chat"
+            )
+        first, length, rest = re.split(rb"(?i)(content-length: *)\d+", head, maxsplit=1)
+        return Frame(first + length, rest + b"\r\n\r\n", before, after, is_chat)
 
 
 def _requested(prefix: str, options: Options) -> tuple[str, Api, Fields | None]:

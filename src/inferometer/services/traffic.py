@@ -13,6 +13,7 @@ from inferometer.wire.http1 import Head, encode_request
 
 if TYPE_CHECKING:
     from inferometer.model.spec import ModelSpec, Tensor  # not imported by workers unless they read replies
+    from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 
 REPLY_LIMIT = 64 * 1024 * 1024
@@ -265,6 +266,7 @@ class Traffic(NamedTuple):
     findings: tuple[str, ...] = ()  # findings about the server, as sentences for the user
     asked_tokens: tuple[int, ...] = ()  # by step, the maximum tokens that its request asks for; 0 if none
     visits: "VisitPlan | None" = None  # generates requests under load; `requests` holds an empty one per step
+    tasks: "TaskPlan | None" = None  # likewise
 
 
 def render_http(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.slo import MOST_FAILED, SHARES, Slo, Term
+from inferometer.base.slo import MOST_FAILED, SHARES, TASK, Slo, Term
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
@@ -28,6 +28,7 @@ from inferometer.stats.series import Series
 from inferometer.stats.slo import is_each_within
 from inferometer.stats.windows import Window
 
+OWN_TIMES = ("latency", TASK)  # of what the level counts: requests, visits or tasks
 MEAN_SHARE = 1 / math.e
 LARGEST_SHARE = 0.5  # upper bound for distant limits: at least six requests are needed to decide
 SECTIONS = 16
@@ -84,7 +85,7 @@ def _with_missing(term: Term, had: int, missing: int) -> tuple[Keeping, str] | N
 
 
 def _durations(term: Term, whole: Window) -> Series | None:
-    if term.figure == "latency":
+    if term.figure in OWN_TIMES:
         return whole.latency_ns
     if term.figure == "ttft":
         return whole.streams.first_ns
@@ -115,7 +116,7 @@ def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], miss
     """Return the figure; percentiles count answers without it as slower than all others."""
     if not durations.count:
         return None
-    if term.figure == "latency" and term.name in known:
+    if term.figure in OWN_TIMES and term.name in known:
         return known[term.name]
     if term.percentile is None:
         return mean_estimate(float(durations.mean), mean_margin(durations))

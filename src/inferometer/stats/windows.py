@@ -15,6 +15,7 @@ from inferometer.base.slo import Slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.observe.metrics import MOST_SAMPLES, Sample, thinned
 from inferometer.records.records import EMPTY, NO_TIMES, Column, Records, join
+from inferometer.records.tasks import calls_in
 from inferometer.records.visits import requests_in, visits_in
 from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.measurement import WindowFigures
@@ -30,6 +31,7 @@ from inferometer.stats.streams import (
     join_streams,
     join_tokens,
 )
+from inferometer.stats.tasks import TaskBook, TaskTally, as_records, join_tallies
 
 MOST_WINDOWS = 256  # stored separately
 DELAY_NS = NS_PER_MS
@@ -73,7 +75,7 @@ class Expense:
     stolen_ns: int = 0
     loop_lags_ns: Series = field(default_factory=Series)
     parts: tuple["Expense", ...] = ()  # per traffic class, if each has its own workers
-    visits: int = 0  # started
+    visits: int = 0  # or tasks, started
 
 
 @dataclass(slots=True)
@@ -102,6 +104,7 @@ class Window:
     kept: int = 0  # requests within the limits of the SLO
     empty: int = 0  # successful streams without a response, not counted as requests
     blank: int = 0  # successful text answers without a token, counted as requests
+    tasks: TaskTally | None = None  # only if requests are calls of tasks
     thought_ns: int = 0  # total think time of users in successful visits
     busy_ns: int = 0  # total time that requests were in flight in the window
     arrivals: Ends = field(
@@ -237,6 +240,7 @@ class WindowRules:
     classes: tuple["WindowRules", ...] = ()  # of each traffic class
     class_of_step: Column | None = None  # class of each step's request
     has_visits: bool = False  # counts visits; the classes are their steps
+    tasks: TaskBook | None = None  # counts tasks; the classes are their steps
     follows_work: bool = False  # see `Window.busy_ns`
 
     def new_window(self, start_ns: int) -> Window:
@@ -248,6 +252,7 @@ class WindowRules:
             service_ns=Series(pieces=PIECES) if self.is_open else latency,
             lag_ns=Series(pieces=PIECES) if self.is_open else None,
             tokens=Tokens() if self.has_tokens else None,
+            tasks=None if self.tasks is None else TaskTally(),
             classes=tuple(rules.new_window(start_ns) for rules in self.classes),
         )
 
@@ -255,12 +260,18 @@ class WindowRules:
         """Add requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
-        self._add_classes(window, requests_in(records) if self.has_visits else records)
+        self._add_classes(window, self._requests(records))
         if self.has_visits:
             records, thought_ns = visits_in(records)
             window.thought_ns += thought_ns
-            if not len(records):
-                return
+        elif self.tasks is not None:
+            self._add_calls(window, calls_in(records).good)
+            ended = self.tasks.take(records)
+            assert window.tasks is not None
+            window.tasks.add(ended)
+            records = as_records(ended, is_open=self.is_open)
+        if not len(records):
+            return
         sent = int(began_ns(records, is_open=False).min())
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
         if self.follows_work:
@@ -286,16 +297,27 @@ class WindowRules:
         # Responses of a stream arrive one by one, each at once: the time between them is the server's.
         window.receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
         window.received_bytes += int(good.received.sum())
+        if self.tasks is None:
+            self._add_calls(window, good)
+        if self.promise is not None:
+            window.kept += kept(good, self.promise, is_open=self.is_open)
+        if not any(rules.has_visits or rules.tasks is not None for rules in self.classes):
+            last = good.sequence_started_ns > 0
+            window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
+
+    def _requests(self, records: Records) -> Records:
+        """Return the requests alone, without the visits or tasks that their rows also describe."""
+        if self.has_visits:
+            return requests_in(records)
+        return records if self.tasks is None else calls_in(records)
+
+    def _add_calls(self, window: Window, good: Records) -> None:
+        """Add what successful requests have beside their latency: streams and tokens."""
         window.streams.add(good)
         if window.tokens is not None:
             window.tokens.add(good, self.asked_tokens)
             window.blank += int((good.responses == 0).sum())
             window.latest = _latest(window.latest, good)
-        if self.promise is not None:
-            window.kept += kept(good, self.promise, is_open=self.is_open)
-        if not any(rules.has_visits for rules in self.classes):
-            last = good.sequence_started_ns > 0
-            window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
 
     def add_running(self, window: Window, records: Records, end_ns: int) -> None:
         """Add the work so far on requests in flight when the window ends; `records` end later."""
@@ -402,6 +424,9 @@ def join_windows(windows: Sequence[Window]) -> Window:
             windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "blank", "number"
         ),
         **_sums(windows, "thought_ns", "busy_ns", "ended_events"),
+        tasks=None
+        if first.tasks is None
+        else join_tallies([window.tasks for window in windows if window.tasks is not None]),
         arrivals=join_ends(
             [(window.arrivals, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),

@@ -1,0 +1,203 @@
+"""Tasks in scenario files: steps that wait for each other, or a recording to replay.
+
+task:
+  steps:
+    plan: {prompt: "Plan how to answer: {{data}}", max-tokens: 200}
+    search: {after: plan, repeat: 4, pause: lognormal(300ms, 0.5), prompt: "Search {{copy}} for: {{plan}}"}
+    answer: {continue: plan, prompt: "Answer from these results: {{search}}"}
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from inferometer.base.units import NS_PER_S
+from inferometer.model.task import NO_PAUSE, ONCE, Retry, TaskPause, TaskStep, mistakes
+from inferometer.scenario.spec_parts import Strict, all_located, seconds
+
+_NAME = r"^[A-Za-z0-9_-]{1,60}$"
+_DRAWN = re.compile(r"(uniform|exponential|lognormal)\(([^()]*)\)")
+_EXAMPLE = "write 300ms, uniform(1s, 3s), exponential(2s), lognormal(2s, 0.5) or a list of recorded times"
+_LONGEST_S = 24 * 3600.0
+_MOST_SIGMA = 5.0
+
+
+def _pause(value: Any) -> TaskPause:
+    """Parse a pause: a time, a distribution, or recorded times."""
+    if isinstance(value, TaskPause):
+        return value
+    if isinstance(value, list | tuple):
+        times = tuple(round(_time(each) * NS_PER_S) for each in value)
+        if not times:
+            raise ValueError(f"the list of recorded times is empty; {_EXAMPLE}")
+        return TaskPause("recorded", recorded=times)
+    found = _DRAWN.fullmatch(str(value).strip())
+    if found is None:
+        return TaskPause("fixed", _time(value) * NS_PER_S)
+    kind, words = found[1], [word.strip() for word in found[2].split(",")]
+    if len(words) != (1 if kind == "exponential" else 2):
+        raise ValueError(f"'{value}' has {len(words)} values; {_EXAMPLE}")
+    first = _time(words[0])
+    if kind == "exponential":
+        return TaskPause(kind, first * NS_PER_S)
+    if kind == "uniform":
+        second = _time(words[1])
+        if second < first:
+            raise ValueError(f"'{value}' ends before it begins; write uniform({words[1]}, {words[0]})")
+        return TaskPause(kind, first * NS_PER_S, second * NS_PER_S)
+    try:
+        sigma = float(words[1])
+    except ValueError:
+        sigma = -1.0
+    if not 0 <= sigma <= _MOST_SIGMA:
+        raise ValueError(
+            f"'{words[1]}' in '{value}' is not a spread; lognormal takes the median and the standard deviation of "
+            "the logarithm, such as lognormal(2s, 0.5)"
+        )
+    return TaskPause(kind, first * NS_PER_S, sigma)
+
+
+def _time(value: Any) -> float:
+    try:
+        found = seconds(value)
+    except ValueError:
+        raise ValueError(f"'{value}' is not a pause; {_EXAMPLE}") from None
+    if not 0 <= found <= _LONGEST_S:
+        raise ValueError(f"'{value}' is not a pause from 0 s to 24 h")
+    return found
+
+
+def _written(pause: TaskPause) -> Any:
+    """Return a pause as a file has it."""
+    first, second = pause.first / NS_PER_S, pause.second
+    if pause.kind == "recorded":
+        return [each / NS_PER_S for each in pause.recorded]
+    if pause.kind == "fixed":
+        return first
+    if pause.kind == "exponential":
+        return f"exponential({first:g}s)"
+    if pause.kind == "uniform":
+        return f"uniform({first:g}s, {second / NS_PER_S:g}s)"
+    return f"lognormal({first:g}s, {second:g})"
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Pause = Annotated[
+    TaskPause,
+    BeforeValidator(_pause),
+    PlainSerializer(_written),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "number"},
+                {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
+            ]
+        }
+    ),
+]
+Names = Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+
+
+class RetrySpec(Strict):
+    """How a failed call is repeated before its task fails."""
+
+    attempts: Annotated[int, Field(ge=1, le=100)] = Field(2, description="Calls in total.")
+    wait: Annotated[float, BeforeValidator(seconds, json_schema_input_type=str | float), Field(ge=0)] = Field(
+        0.0, description="Time before the second attempt, such as 200ms."
+    )
+    factor: Annotated[float, Field(ge=1, le=100)] = Field(
+        2.0, description="Each further wait is this many times as long."
+    )
+
+    @property
+    def retry(self) -> Retry:
+        return Retry(self.attempts, round(self.wait * NS_PER_S), self.factor)
+
+
+class TaskStepSpec(Strict):
+    """A step of a task: a call, or several alike."""
+
+    prompt: Annotated[str, Field(min_length=1)] = Field(
+        description="Text of the user's message; {{data}}, {{task}}, {{copy}} and {{STEP}} are replaced."
+    )
+    after: Names = Field(default_factory=list, description="Steps whose answers it waits for.")
+    each: str = Field(
+        "", alias="for", description="Make a copy for every copy of this step, and wait for it."
+    )
+    repeat: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Copies in parallel.")
+    turns: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1, description="Calls in a row, each of which continues the conversation of the one before."
+    )
+    context: str = Field(
+        "", alias="continue", description="Step whose conversation it continues, and waits for."
+    )
+    system: str = Field("", description="System prompt (default: that of the conversation or the task).")
+    pause: Pause = Field(NO_PAUSE, description="Time that a tool takes before the call.")
+    retry: RetrySpec | None = Field(
+        None, description="How it is repeated if it fails (default: that of the task)."
+    )
+    max_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
+        None, alias="max-tokens", description="Limit of the answer's tokens."
+    )
+
+
+class TaskSpec(Strict):
+    """The calls of a task: its steps, or a recording of tasks."""
+
+    steps: (
+        Annotated[
+            dict[Annotated[str, Field(pattern=_NAME)], TaskStepSpec], Field(min_length=1, max_length=200)
+        ]
+        | None
+    ) = Field(None, description="Steps by name.")
+    replay: str | None = Field(None, description="Recording to replay, instead of steps.")
+    answers: Literal["live", "recorded"] = Field(
+        "live",
+        description="Which answers later calls of a replay carry: those of the server, or those of the recording.",
+    )
+    max_turns: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, alias="max-turns", description="Calls in a row after which a task ends."
+    )
+    system: str = Field("", description="System prompt of conversations that have none.")
+    retry: RetrySpec | None = Field(None, description="How failed calls are repeated (default: not at all).")
+    streaming: bool = Field(True, description="Stream the answers.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "TaskSpec":
+        if (self.steps is None) == (self.replay is None):
+            raise ValueError("needs either steps or replay")
+        if self.replay is None and self.answers != "live":
+            raise ValueError("answers requires replay: steps carry the answers of the server")
+        return self
+
+    @model_validator(mode="after")
+    def _right_steps(self) -> "TaskSpec":
+        found = mistakes(self.task_steps)
+        if found:
+            raise all_located([(f"steps.{where}", said) for where, said in found])
+        return self
+
+    @property
+    def task_steps(self) -> tuple[TaskStep, ...]:
+        usual = ONCE if self.retry is None else self.retry.retry
+        return tuple(
+            TaskStep(
+                name=name,
+                prompt=step.prompt,
+                after=tuple(step.after),
+                each=step.each,
+                repeat=step.repeat,
+                turns=step.turns,
+                context=step.context,
+                system=step.system or ("" if step.context else self.system),
+                pause=step.pause,
+                retry=usual if step.retry is None else step.retry.retry,
+                max_tokens=step.max_tokens or 0,
+            )
+            for name, step in (self.steps or {}).items()
+        )

@@ -1,0 +1,120 @@
+"""Preparation of task classes: their graphs, the data of their prompts, and the requests of their calls."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
+from inferometer.dataset.build import build
+from inferometer.dataset.dataset import Dataset
+from inferometer.dataset.prompts import texts_of
+from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
+from inferometer.model.spec import ModelSpec
+from inferometer.model.task import DATA, Place, TaskGraph, expanded
+from inferometer.model.unique import MARK, Unique
+from inferometer.options.options import Options
+from inferometer.scenario.classes import PlannedClass
+from inferometer.services.kind import KINDS, Tasked
+from inferometer.services.task_plan import Row, TaskPlan, TaskTexts, inside
+from inferometer.services.traffic import Traffic
+from inferometer.stats.tasks import TaskBook
+
+
+@frozen
+class FirstTask:
+    """The first call of a class's first task, for previews."""
+
+    row: PlannedClass
+    folder: Path | None
+
+    @property
+    def options(self) -> Options:
+        return self.row.options
+
+    def prepared(self, *, is_dry: bool) -> Setup:
+        """Return a setup that sends only that call."""
+        setup = prepare_tasks(self.row, self.folder, is_dry=is_dry)
+        plan = setup.traffic.tasks
+        assert plan is not None
+        node = plan.graphs[0].roots[0]
+        request = TaskTexts(plan, 0, 0).request(node, plan.graphs[0].nodes[node])
+        return replace(setup, traffic=setup.traffic._replace(requests=(request,), tasks=None))
+
+
+def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = False) -> Setup:
+    """Prepare a class as `prepare` does, and generate its requests from tasks instead of from single prompts."""
+    spec = row.spec.task
+    assert spec is not None
+    kept: list[Dataset] = []
+
+    def made_data(model: ModelSpec, options: Options) -> Dataset:
+        kept.append(build(model, options.data, output_tokens=options.output_tokens))
+        return kept[0]
+
+    options = replace(row.options, is_dry=is_dry)
+    setup = prepare(options, command="measure", habits=OWN_HABITS._replace(made_data=made_data))
+    if not isinstance(setup.service, Tasked) or setup.traffic.wiring.reader is None:
+        raise UsageError(
+            f"{row.place}.task: tasks are sent to servers of text, but this one is {KINDS[options.service_kind].title}",
+            remedy="give a server with a chat endpoint, with `kind: openai`",
+        )
+    kinds, graphs = (
+        tuple(step.name for step in spec.task_steps),
+        (expanded(spec.task_steps, most_turns=spec.max_turns),),
+    )
+    rows = data_rows(kept[0]) if any(map(uses_data, graphs)) else (Row(b""),)
+    frames = {
+        key: setup.service.task_frame(setup.model, *key)
+        for graph in graphs
+        for key in {(node.system, node.max_tokens) for node in graph.nodes}
+    }
+    plan = TaskPlan(
+        graphs, kinds, frames, rows, kept[0].unique, options.data.seed, f"the task of '{row.name}'"
+    )
+    return _whole(setup, plan, row, spec.answers)
+
+
+def _whole(setup: Setup, plan: TaskPlan, row: PlannedClass, answers: str) -> Setup:
+    reader = replace(setup.traffic.wiring.reader, keeps_message=True)  # type: ignore[type-var]
+    wiring = setup.traffic.wiring._replace(reader=reader, unique=None, conversations=None, has_ids=False)
+    book = TaskBook(plan.graphs, plan.kinds, answers)
+    asked = tuple(_asked(plan, kind) for kind in range(len(plan.kinds)))
+    return replace(
+        setup,
+        options=replace(setup.options, workers=row.spec.workers),
+        traffic=Traffic(wiring, (b"",) * len(plan.kinds), asked_tokens=asked, tasks=plan),
+        level_settings=replace(setup.level_settings, asked_tokens=asked, follows_work=False, tasks=book),
+        prompts=None,
+    )
+
+
+def _asked(plan: TaskPlan, kind: int) -> int:
+    """Return the limit of tokens of a step; 0 if its calls have none, or different ones."""
+    limits = {node.max_tokens for graph in plan.graphs for node in graph.nodes if node.kind == kind}
+    return limits.pop() if len(limits) == 1 else 0
+
+
+def uses_data(graph: TaskGraph) -> bool:
+    """Return whether a call of the task carries a row of the data."""
+    return any(
+        part == Place(DATA) for node in graph.nodes for message in node.messages for part in message.parts
+    )
+
+
+def data_rows(dataset: Dataset) -> tuple[Row, ...]:
+    """Return the text of every step of the data."""
+    texts = ["\n".join(texts_of(step)) for stream in dataset.streams for step in stream]
+    if not any(texts):
+        raise UsageError(
+            "the data has no prompts for {{data}}", remedy="give --prompts, --prompt-tokens or --data"
+        )
+    return tuple(_row(text, dataset.unique) for text in texts)
+
+
+def _row(text: str, unique: Unique | None) -> Row:
+    place = None if unique is None else re.search(f"{MARK}{{{unique.width},}}", text)
+    if unique is None or place is None:
+        return Row(inside(text))
+    digits = (place.end() - place.start()) // unique.width
+    return Row(inside(text[: place.start()]), digits, inside(text[place.end() :]))
