@@ -6,6 +6,7 @@ service time given by its script. `SimulatedLoad` runs the real engine on it.
 
 import copy
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -18,11 +19,14 @@ from inferometer.load.link import Callbacks, Link, Responded
 from inferometer.load.plan import NEVER, Cancellation, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import Mark, Sequences
+from inferometer.load.task_engine import TaskEngine, TaskMessages
 from inferometer.load.visit_engine import VisitEngine
 from inferometer.load.visits import VisitMessages
 from inferometer.load.workers import ROUND_NS, Collected, Cost
 from inferometer.records.records import Records, RingReader, Totals, from_cells, join
 from inferometer.records.ring import CELLS, RingWriter
+from inferometer.services.task_plan import TaskPlan
+from inferometer.services.traffic import Reply as ReadReply
 from inferometer.services.visit_plan import VisitPlan
 from tests.support.clock import FakeClock
 
@@ -201,6 +205,23 @@ class FakeMessages(VisitMessages):
         self.answers = _Echoes(self._requests)
 
 
+class FakeTaskMessages(TaskMessages):
+    """Messages whose answer is the first word of the last message, in angle brackets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replies = _TaskEchoes(self.requests)
+
+
+class _TaskEchoes(dict[int, ReadReply]):
+    def __init__(self, requests: dict[int, bytes]) -> None:
+        self._requests = requests
+
+    def pop(self, slot: int, default: Any = None) -> Any:
+        last = json.loads(self._requests[slot].partition(b"\r\n\r\n")[2])["messages"][-1]["content"]
+        return ReadReply(message={"role": "assistant", "content": f"<{last.split()[0]}>"})
+
+
 def new_cells() -> memoryview:
     """Cells of a ring; untouched memory costs nothing."""
     return memoryview(mmap(-1, CELLS * 8, flags=MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
@@ -221,6 +242,7 @@ class SimulatedLoad:
         index: int = 0,
         parts: int = 1,
         visits: VisitPlan | None = None,
+        tasks: TaskPlan | None = None,
     ) -> None:
         self._clock = clock
         cells = new_cells()
@@ -238,7 +260,22 @@ class SimulatedLoad:
             def wait(self, until_ns: int | None) -> None:
                 networks[0].wait(until_ns)
 
-        self._engine: Engine | VisitEngine
+        self._engine: Engine | VisitEngine | TaskEngine
+        self.task_messages = FakeTaskMessages()
+        if tasks is not None:
+            self._engine = TaskEngine(
+                plan=tasks,
+                messages=self.task_messages,
+                open_link=open_link,
+                reactor=_Reactor(),
+                ring=self._ring,
+                clock=clock,
+                on_crowded=self._drain,
+                first=index,
+                stride=parts,
+                timeout_ns=timeout_ns,
+            )
+            return
         if visits is not None:
             self._engine = VisitEngine(
                 plan=visits,
@@ -297,7 +334,7 @@ class SimulatedLoad:
                 reconnects=0,
                 connects=0,
                 connect_ns=0,
-                visits=engine.begun if isinstance(engine, VisitEngine) else 0,
+                visits=0 if isinstance(engine, Engine) else engine.begun,
             ),
             is_finished=engine.is_finished,
             outstanding=engine.outstanding,

@@ -14,6 +14,7 @@ from inferometer.report.delivery import check_outputs
 
 if TYPE_CHECKING:
     from inferometer.measure.mix import WeightedModel
+    from inferometer.scenario.tasks import FirstTask
     from inferometer.scenario.visits import FirstVisit
     from inferometer.store.keeper import Keeper
 
@@ -35,7 +36,7 @@ COMMAND = Command(
 )
 
 
-def loads(request: Request[MeasureOptions]) -> "Iterator[tuple[str, Options | FirstVisit]]":
+def loads(request: Request[MeasureOptions]) -> "Iterator[tuple[str, Options | FirstVisit | FirstTask]]":
     """Yield the loads of a run, with their names if there are several."""
     from inferometer.measure.checks import changed
 

@@ -19,6 +19,7 @@ from inferometer.scenario.run import ScenarioRequest
 from inferometer.scenario.spec import scenario_schema
 
 if TYPE_CHECKING:
+    from inferometer.scenario.tasks import FirstTask
     from inferometer.scenario.visits import FirstVisit
     from inferometer.store.keeper import Keeper
 

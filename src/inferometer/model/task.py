@@ -167,10 +167,10 @@ def _maybe_cycle(awaited: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     done: set[str] = set()
     for start in awaited:
         path: list[str] = []
-        pending = [(start, iter(awaited[start]))] if start not in done else []
+        pending = [iter(awaited[start])] if start not in done else []
         path += [start] if pending else []
         while pending:
-            name, rest = pending[-1]
+            rest = pending[-1]
             following = next(rest, None)
             if following is None:
                 pending.pop()
@@ -178,7 +178,7 @@ def _maybe_cycle(awaited: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
             elif following in path:
                 return tuple(path[path.index(following) :])
             elif following not in done:
-                pending.append((following, iter(awaited[following])))
+                pending.append(iter(awaited[following]))
                 path.append(following)
     return ()
 

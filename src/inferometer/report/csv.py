@@ -26,6 +26,7 @@ from inferometer.stats.measurement import (
     Measurement,
     PromiseOutcome,
     ServerMetrics,
+    TaskFigures,
 )
 from inferometer.stats.result import Result
 
@@ -44,6 +45,7 @@ class Layout:
     has_goodput: bool
     has_promise: bool
     has_verdicts: bool
+    has_tasks: bool
     effective: Effective
     throughput: str = "Inferences/Second"
 
@@ -100,12 +102,31 @@ def main_csv(result: Result) -> str:
 
 def _class_rows(layout: Layout, level: Level, whole: Measurement) -> Iterator[Row]:
     """The total, then every class; visits also have their steps."""
-    yield _with_class("all", _main_row(layout, level, whole))
+    yield _with_class("all", (*_main_row(layout, level, whole), *_task_cells(layout, None)))
     named = [pair for row in level.classes for pair in ((row.name, row), *_steps(row))]
     for name, row in named:
         if row.measurement is not None:
             own = replace(level, remarks=row.remarks, promise=row.promise, measurement=row.measurement)
-            yield _with_class(_name_cell(name), _main_row(layout, own, row.measurement))
+            cells = _main_row(layout, own, row.measurement)
+            yield _with_class(_name_cell(name), (*cells, *_task_cells(layout, row.tasks)))
+
+
+def _task_cells(layout: Layout, found: TaskFigures | None) -> Iterator[tuple[str, object]]:
+    """Columns of classes of tasks, which are empty for other rows; their latency is that of whole tasks."""
+    if not layout.has_tasks:
+        return
+    amounts = (
+        ("Calls/Task", "calls"),
+        ("Output Tokens/Task", "tokens"),
+        ("Input Tokens/Task", "prompt_tokens"),
+    )
+    shares = (("Model Share", "model_share"), ("Tool Share", "tool_share"), ("Waiting Share", "wait_share"))
+    yield "Tasks", "" if found is None else found.complete
+    yield "Failed Tasks", "" if found is None else found.failed
+    for name, field in amounts:
+        yield name, "" if found is None else decimal(getattr(found, field).value)
+    for name, field in shares:
+        yield name, "" if found is None else f"{getattr(found, field).value:.4f}"
 
 
 def _steps(row: ClassFigures) -> Iterator[tuple[str, ClassFigures]]:
@@ -171,6 +192,7 @@ def _layout(result: Result) -> Layout:
         has_promise=any(level.promise is not None for level in result.levels)
         or any(row.promise is not None for row in classes),
         has_verdicts=not _is_classic(result),
+        has_tasks=any(row.tasks is not None for row in classes),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",
     )

@@ -13,6 +13,8 @@ SEVERAL = "several"  # type of an error with several mistakes
 
 
 class Strict(BaseModel):
+    """A part of a scenario without unknown keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

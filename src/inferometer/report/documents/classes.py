@@ -94,6 +94,8 @@ def _lead(levels: Sequence[Level]) -> str:
     words = "Each class has its own workers; all share one clock, and the level is their sum."
     if not any(row.steps for level in levels for row in level.classes):
         return words
+    if all(row.tasks is not None for level in levels for row in level.classes if row.steps):
+        return f"{words} A class of tasks counts whole tasks, tools included; its steps, listed below, count calls."
     visits = "Rows of visits count whole visits, from the due time to the end of the last step"
     return f"{words} {visits}, excluding think time; the steps are listed below."
 
@@ -105,6 +107,8 @@ def load_words(row: ClassFigures) -> str:
     if row.mode == STEP:
         return STEP
     value = plain_number(round(row.value, 3))
+    if row.tasks is not None:
+        return f"{value} tasks/s" if row.mode == "request_rate" else f"{value} tasks"
     if row.steps:
         return f"{value} visits/s" if row.mode == "request_rate" else f"{value} visitors"
     return f"{value}/s" if row.mode == "request_rate" else f"{value} in flight"
@@ -146,9 +150,16 @@ def _problems(levels: Sequence[Level]) -> Iterator[Message]:
             if row.measurement is not None:
                 for group in row.measurement.failures:
                     said = first_line(group.example)
-                    noun = "visit" if row.steps else "request"
+                    noun = _noun(row)
                     words = f"{plural(group.count, noun)} failed ({group.kind})"
                     yield Message(f"{where}: {words}{f': {said}' if said else ''}", tone=Tone.BAD)
+
+
+def _noun(row: ClassFigures) -> str:
+    """What the class counts."""
+    if row.tasks is not None:
+        return "task"
+    return "visit" if row.steps else "request"
 
 
 def _visit_messages(where: str, row: ClassFigures) -> Iterator[Message]:
@@ -159,11 +170,13 @@ def _visit_messages(where: str, row: ClassFigures) -> Iterator[Message]:
     found = row.measurement
     if found is not None and found.client.cpu_share:
         each = duration(round(found.client.cpu_us_per_request * NS_PER_US))
-        busiest = f"the busiest process of the visitors used {share(found.client.cpu_share)} of a core"
-        yield Message(f"{where}: {busiest}; a visit costs {each} of CPU time", tone=Tone.PLAIN)
+        busiest = f"the busiest process of the {_noun(row)}s used {share(found.client.cpu_share)} of a core"
+        yield Message(f"{where}: {busiest}; a {_noun(row)} costs {each} of CPU time", tone=Tone.PLAIN)
     for step in row.steps:
         failed = 0 if step.measurement is None else step.measurement.failed_count
-        if failed:
+        if failed and row.tasks is not None:
+            yield Message(f"{where}: {plural(failed, 'call')} of {step.name} failed", tone=Tone.BAD)
+        elif failed:
             yield Message(f"{where}: {plural(failed, 'visit')} ended at {step.name}", tone=Tone.BAD)
 
 
@@ -247,7 +260,8 @@ def scenario_answer(result: Result) -> str:
         slowest = max(row.latency.percentile_ns(99) for row in good)
         words = f"{name} {rate(most.infer_per_s)} at most, p99 {duration(slowest)} at worst"
         if any(row.steps for row in rows):
-            words = words.replace("infer/s", "visits/s")
+            noun = _noun(next(row for row in rows if row.steps))
+            words = words.replace("infer/s", f"{noun}s/s").replace("req/s", f"{noun}s/s")
         failed = sum(row.failed_count for row in found)
         ended = sum(row.ended_count for row in found)
         if failed:

@@ -46,6 +46,7 @@ from inferometer.report.documents.notes import notes_section
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.serving import server_section
+from inferometer.report.documents.tasks import task_lanes_section, tasks_section
 from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.documents.token_requests import lanes_section, token_times_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
@@ -103,6 +104,8 @@ def measurement_document(result: Result) -> Document:
         else search_section(result) or throughput_section(result),
         levels_section(result),
         clients_section(result),
+        tasks_section(result),
+        task_lanes_section(result),
         classes_section(result),
         server_section(result),
         energy_section(result),
