@@ -2,18 +2,26 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from inferometer.base import status
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.plan import Closed, Constant, Joint, Open
+from inferometer.load.together import Together
+from inferometer.measure.instrument import ClassSettings, Instrument, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.task import Retry, TaskPause, TaskStep, expanded
 from inferometer.records.records import join
 from inferometer.records.tasks import COMPLETE, FAILED, LIMITED, RUNNING, nodes, outcomes, task_numbers
 from inferometer.services.task_plan import Frame, Row, TaskPlan
+from inferometer.stats.measurement import PHASE
+from inferometer.stats.stopping import Precision
 from inferometer.stats.tasks import TaskBook, TaskTally, critical_path, task_figures
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.samples import sample
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
@@ -251,10 +259,98 @@ def test_random_graphs_at_two_hundred_tasks_in_flight():
         tally.add(found)
         whole = task_figures(tally, TaskBook(tasks.graphs, tasks.kinds), 0)
         assert whole.duration.mean_ns == pytest.approx(
-            sum(each.duration_ns for each in expected) / 250, abs=1
+            sum(each.duration_ns for each in expected) / count, abs=1
         )
         assert whole.calls.value == len(graph.nodes)
         assert whole.model_share.value + whole.tool_share.value + whole.wait_share.value == pytest.approx(
             1, abs=1e-4
         )
         assert sum(turn.calls for turn in whole.turns) == len(records)
+
+
+def level_of(tasks, script, slo, level_settings):
+    """One phase of a class of tasks at 10 per second, four seconds long."""
+    clock = FakeClock()
+    book = TaskBook(tasks.graphs, tasks.kinds)
+    load = Together(
+        [SimulatedLoad(FakeServer(script), clock, tasks=tasks)], [len(tasks.kinds)], clock, taps=[book.add]
+    )
+    timed = level_settings(
+        window_ns=NS_PER_S // 2, rule=Precision(0.0, 4 * NS_PER_S), is_timed=True, judges_promise=True
+    )
+    steps = tuple(ClassSettings(name, "http://here", timed) for name in tasks.kinds)
+    numbers = tuple(range(len(steps)))
+    promise = parse_slo(slo, has_tasks=True)
+    own = replace(timed, tasks=book, classes=steps, class_of_step=numbers, promise=promise)
+    settings = replace(
+        timed, classes=(ClassSettings("agent", "http://here", own),), class_of_step=(0,) * len(steps)
+    )
+    plan_ = Open(Constant(10))
+    point = LoadPoint(
+        f"{PHASE}peak",
+        1,
+        Joint((plan_,)),
+        10,
+        name="peak",
+        classes=(LoadPoint("request_rate", 10, plan_, 10),),
+    )
+    instrument = Instrument(load, clock, lambda: None, Watcher(), examples_of=load.examples_of)
+    return measure_level(instrument, settings, point)
+
+
+def test_a_class_counts_tasks_and_its_steps_count_calls(level_settings):
+    level = level_of(
+        plan(FAN, kinds=("s0", "s1", "s2")),
+        lambda number, sent_ns: Reply(5 * MS),
+        "task p95<30ms",
+        level_settings,
+    )
+    (agent,) = level.classes
+    found = agent.tasks
+    assert (agent.measurement.request_count, found.complete, found.failed) == (39, 39, 0)
+    assert (agent.rates.due_per_s, agent.rates.sent_per_s) == (10, 10)
+    assert agent.measurement.latency.percentile_ns(99) == found.duration.percentile_ns(50) == 35 * MS
+    assert [step.measurement.request_count for step in agent.steps] == [39, 3 * 39, 39]
+    assert [step.measurement.latency.mean_ns for step in agent.steps] == [5 * MS] * 3
+    assert level.measurement.request_count == 5 * 39
+    assert level.measurement.sequences is None
+    assert (agent.promise.verdict, agent.promise.terms[0].name) == ("broken", "task p95")
+    assert (found.model_ns.value, found.tool_ns.value, found.wait_ns.value) == (15 * MS, 20 * MS, 0)
+    assert found.tool_share.value == pytest.approx(20 / 35, abs=1e-5)
+    assert [(turn.turn, turn.calls) for turn in found.turns] == [(1, 39), (2, 117), (3, 39)]
+    assert agent.remarks == ()
+    lane = found.sample[-1]
+    assert [(call.step, call.is_critical) for call in lane.calls] == [
+        ("s0", True), ("s1", True), ("s1", False), ("s1", False), ("s2", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slo", "verdict"),
+    [
+        ("task p50<36ms", "kept"),
+        ("task<34ms", "broken"),
+        ("task p99<36ms, errors<1%", "undecided"),
+        ("task p99<10s, ttft p99<1s", "undecided"),  # nothing was streamed
+    ],
+)
+def test_an_slo_limits_the_time_of_tasks(slo, verdict, level_settings):
+    level = level_of(
+        plan(FAN, kinds=("s0", "s1", "s2")), lambda number, sent_ns: Reply(5 * MS), slo, level_settings
+    )
+    assert level.classes[0].promise.verdict == verdict
+
+
+def test_failed_tasks_are_failures_of_the_class(level_settings):
+    bad = status.HTTP + 500
+    level = level_of(
+        plan(FAN, kinds=("s0", "s1", "s2")),
+        lambda number, sent_ns: Reply(5 * MS, status=bad if number % 10 == 0 else 0),
+        "task p95<30s",
+        level_settings,
+    )
+    (agent,) = level.classes
+    assert agent.tasks.failed == agent.measurement.failed_count > 0
+    assert agent.tasks.complete == agent.measurement.request_count > 0
+    assert agent.promise.verdict == "broken"
+    assert [group.kind for group in agent.measurement.failures] == ["http 500"]

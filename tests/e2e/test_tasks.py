@@ -1,0 +1,150 @@
+"""Tasks against a server that logs every call: order, times, texts and counts. They end by number, not by time."""
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.load.plan import Closed, Joint
+from inferometer.measure.groups import start_groups
+from inferometer.model.task import expanded
+from inferometer.options.options import Options
+from inferometer.records.records import join
+from inferometer.scenario.run import ScenarioRequest, prepare_scenario
+from inferometer.scenario.spec import checked_scenario
+from inferometer.stats.tasks import TaskTally, task_figures
+from tests.support.call_log import CallLog, Speech
+from tests.support.samples import sample
+from tests.support.task_graphs import as_yaml, random_steps
+
+LONGEST_NS = 120 * NS_PER_S
+
+
+def run(server, task, *, in_flight, count, **spec):
+    """The tasks of a class, and their figures."""
+    document = {
+        "server": server.address,
+        "classes": {
+            "agent": {"model": "tiny", "kind": "openai", "concurrency": in_flight, "task": task, **spec}
+        },
+    }
+    setup = prepare_scenario(ScenarioRequest(checked_scenario(document, "test"), Options(model="")))
+    (own,) = setup.setups
+    book, parts, end_ns = own.level_settings.tasks, [], monotonic_ns() + LONGEST_NS
+    with start_groups(setup.setups) as load:
+        load.apply(Joint((Closed(in_flight, count),)))
+        while True:
+            collected = load.collect(end_ns)
+            parts.append(collected.records)
+            if collected.is_finished or monotonic_ns() > end_ns:
+                break
+        load.stop()
+    records = join(parts)
+    tasks = book.take(records)
+    tally = TaskTally()
+    tally.add(tasks)
+    return tasks, task_figures(tally, book, 0)
+
+
+@pytest.mark.sampled
+def test_random_tasks_as_the_server_saw_them():
+    in_flight, count = sample((6, 10), (200, 260))
+    for seed in range(sample(2, 50)):
+        steps = random_steps(seed, most=sample(25, 120))
+        graph = expanded(steps)
+        draw = Random(seed)
+
+        def speak(number, body, draw=draw):
+            return Speech((f"answer{number}", " and", " more"), draw.random() * 0.01)
+
+        with CallLog(speak) as server:
+            tasks, found = run(server, {"steps": as_yaml(steps)}, in_flight=in_flight, count=count)
+        check_log(graph, tasks, server.heard)
+        assert found.complete == len(tasks) == count
+        assert len(server.heard) == count * len(graph.nodes)
+        assert found.calls.value == len(graph.nodes)
+        assert found.tokens.value == 3 * len(graph.nodes)
+        assert {turn.turn for turn in found.turns} == {node.turn for node in graph.nodes}
+        assert sum(turn.calls for turn in found.turns) == len(server.heard)
+        assert found.duration.count == count
+
+
+def check_log(graph, tasks, heard):
+    """Each call of each task arrived once, carried the answers that it should, and was not early."""
+    by_text = {}
+    for call in heard:
+        by_text.setdefault(json.dumps(call.messages), []).append(call)
+    for task in tasks:
+        calls = {}
+        for call in sorted(task.calls, key=lambda each: each.node):
+            node = graph.nodes[call.node]
+            messages = messages_of(graph, task.number, call.node, calls)
+            (calls[call.node],) = [
+                each
+                for each in by_text[json.dumps(messages)]
+                if call.sent_ns <= each.arrived_ns <= each.ended_ns <= call.end_ns
+                and not is_taken(each, calls)
+            ][:1]
+            found = calls[call.node]
+            ready_ns = max((calls[each].ended_ns for each in node.after), default=task.due_ns)
+            pause_ns = node.pause.draw_ns(0, task.number, call.node)
+            assert found.arrived_ns >= ready_ns + pause_ns, (task.number, call.node)
+            assert call.sent_ns >= call.due_ns
+            assert call.tokens == 3
+            assert call.prompt_tokens == sum(len(message["content"].split()) for message in messages)
+        assert len(calls) == len(task.calls) == len(graph.nodes)
+        assert task.duration_ns >= max(each.ended_ns for each in calls.values()) - task.due_ns
+
+
+def is_taken(call, calls):
+    return any(call is other for other in calls.values())
+
+
+def messages_of(graph, number, place, calls):
+    """The messages of a call, from those that the server has heard before."""
+    node = graph.nodes[place]
+    found = []
+    if node.context >= 0:
+        found = [*calls[node.context].messages, {"role": "assistant", "content": calls[node.context].said}]
+    for message in node.messages:
+        words = ""
+        for part in message.parts:
+            if isinstance(part, str):
+                words += part
+            elif hasattr(part, "nodes"):
+                words += "\n".join(calls[each].said for each in part.nodes)
+            else:
+                words += str(number + 1)
+        found.append({"role": message.role, "content": words})
+    return tuple(found)
+
+
+def test_failed_calls_are_repeated_and_failed_tasks_counted():
+    """The first attempt of every call fails; every fifth task fails for good."""
+    tried = Counter()
+
+    def speak(number, body):
+        text = body["messages"][-1]["content"]
+        tried[text] += 1
+        is_bad = tried[text] == 1 or int(text.split()[0]) % 5 == 0
+        return Speech(("yes",), status=503 if is_bad else 200)
+
+    task = {
+        "retry": {"attempts": 2, "wait": "1ms"},
+        "system": "You are an agent.",
+        "steps": {
+            "first": {"prompt": "{{task}} a", "max-tokens": 7},
+            "second": {"prompt": "{{task}} b {{first}}"},
+        },
+    }
+    with CallLog(speak) as server:
+        tasks, found = run(server, task, in_flight=2, count=10)
+    assert (found.ended, found.failed, found.retries) == (10, 2, 2 * 8 + 2)
+    assert len(server.heard) == 4 * 8 + 2 * 2
+    assert {task.status % 1000 for task in tasks if task.status} == {503}
+    bodies = [call.body for call in server.heard]
+    assert {body["messages"][0]["content"] for body in bodies} == {"You are an agent."}
+    assert all(body["stream"] for body in bodies)
+    assert Counter(body.get("max_tokens") for body in bodies) == {7: 8 * 2 + 2 * 2, None: 8 * 2}
