@@ -159,7 +159,8 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     if spec.data is not None:
         sources = [spec.data] if isinstance(spec.data, str) else spec.data
         given["data.sources"] = tuple(
-            source if source in GENERATED else _file(f"{place}.data", source, folder) for source in sources
+            source if source in GENERATED else found_file(f"{place}.data", source, folder)
+            for source in sources
         )
     if spec.has_visits and given["service_kind"] == "torchserve":
         given.setdefault("bodies", ("{}",))  # it has no metadata; visits provide the bodies
@@ -210,7 +211,7 @@ def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:
         return {"shape_load": spec.shape}
     if spec.replay is not None:
         speed = {"speed": spec.speed} if spec.speed != 1 else {}
-        return {"replay": _file(f"{place}.replay", spec.replay, folder), **speed}
+        return {"replay": found_file(f"{place}.replay", spec.replay, folder), **speed}
     if spec.sessions is not None:
         return {"session_concurrency": spec.sessions}
     if spec.concurrency is not None:
@@ -220,7 +221,8 @@ def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:
     return {"request_rate": Range(RATE if spec.rate is None else spec.rate), **arrivals, **burstiness}
 
 
-def _file(place: str, name: str, folder: Path | None) -> str:
+def found_file(place: str, name: str, folder: Path | None) -> str:
+    """Return the path of a file that a scenario names, which may be next to the scenario."""
     beside = None if folder is None else folder / name
     path = str(beside) if beside is not None and not Path(name).exists() and beside.exists() else name
     check_path(path)

@@ -160,6 +160,11 @@ class TaskSpec(Strict):
         "live",
         description="Which answers later calls of a replay carry: those of the server, or those of the recording.",
     )
+    turn_lengths: Literal["auto", "cumulative", "delta"] = Field(
+        "auto",
+        alias="turn-lengths",
+        description="What input_length counts in replayed sessions: the whole context, or what a turn adds.",
+    )
     max_turns: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None, alias="max-turns", description="Calls in a row after which a task ends."
     )

@@ -7,14 +7,16 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.dataset.build import build
-from inferometer.dataset.dataset import Dataset
+from inferometer.dataset.dataset import Dataset, read_bytes
 from inferometer.dataset.prompts import texts_of
+from inferometer.dataset.tokens import open_tokenizer
 from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
 from inferometer.model.spec import ModelSpec
-from inferometer.model.task import DATA, Place, TaskGraph, expanded
+from inferometer.model.task import DATA, ONCE, Place, Retry, TaskGraph, TaskNode, expanded, limited
 from inferometer.model.unique import MARK, Unique
 from inferometer.options.options import Options
-from inferometer.scenario.classes import PlannedClass
+from inferometer.scenario.classes import PlannedClass, found_file
+from inferometer.scenario.task_spec import TaskSpec
 from inferometer.services.kind import KINDS, Tasked
 from inferometer.services.task_plan import Row, TaskPlan, TaskTexts, inside
 from inferometer.services.traffic import Traffic
@@ -59,10 +61,7 @@ def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = Fals
             f"{row.place}.task: tasks are sent to servers of text, but this one is {KINDS[options.service_kind].title}",
             remedy="give a server with a chat endpoint, with `kind: openai`",
         )
-    kinds, graphs = (
-        tuple(step.name for step in spec.task_steps),
-        (expanded(spec.task_steps, most_turns=spec.max_turns),),
-    )
+    kinds, graphs, findings = _graphs(row, spec, options, folder)
     rows = data_rows(kept[0]) if any(map(uses_data, graphs)) else (Row(b""),)
     frames = {
         key: setup.service.task_frame(setup.model, *key)
@@ -72,10 +71,40 @@ def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = Fals
     plan = TaskPlan(
         graphs, kinds, frames, rows, kept[0].unique, options.data.seed, f"the task of '{row.name}'"
     )
-    return _whole(setup, plan, row, spec.answers)
+    return _whole(setup, plan, row, spec.answers, findings)
 
 
-def _whole(setup: Setup, plan: TaskPlan, row: PlannedClass, answers: str) -> Setup:
+def _graphs(
+    row: PlannedClass, spec: TaskSpec, options: Options, folder: Path | None
+) -> tuple[tuple[str, ...], tuple[TaskGraph, ...], tuple[str, ...]]:
+    """Return the names of the steps, the graphs, and findings about a recording."""
+    if spec.replay is None:
+        steps = spec.task_steps
+        return tuple(step.name for step in steps), (expanded(steps, most_turns=spec.max_turns),), ()
+    from inferometer.dataset.task_recordings import RecordingRules, read_recording
+
+    path = found_file(f"{row.place}.task.replay", spec.replay, folder)
+    rules = RecordingRules(
+        open_tokenizer(options.data.tokenizer), spec.answers, spec.turn_lengths, options.data.seed
+    )
+    found = read_recording(path, read_bytes(path), rules)
+    retry = ONCE if spec.retry is None else spec.retry.retry
+    graphs = tuple(
+        limited(
+            replace(graph, nodes=tuple(_usual(node, retry, spec.system) for node in graph.nodes)),
+            spec.max_turns,
+        )
+        for graph in found.graphs
+    )
+    return found.kinds, graphs, found.findings
+
+
+def _usual(node: TaskNode, retry: Retry, system: str) -> TaskNode:
+    """Return a recorded call with the settings of the task."""
+    return replace(node, retry=retry, system=node.system or system)
+
+
+def _whole(setup: Setup, plan: TaskPlan, row: PlannedClass, answers: str, findings: tuple[str, ...]) -> Setup:
     reader = replace(setup.traffic.wiring.reader, keeps_message=True)  # type: ignore[type-var]
     wiring = setup.traffic.wiring._replace(reader=reader, unique=None, conversations=None, has_ids=False)
     book = TaskBook(plan.graphs, plan.kinds, answers)
@@ -85,6 +114,10 @@ def _whole(setup: Setup, plan: TaskPlan, row: PlannedClass, answers: str) -> Set
         options=replace(setup.options, workers=row.spec.workers),
         traffic=Traffic(wiring, (b"",) * len(plan.kinds), asked_tokens=asked, tasks=plan),
         level_settings=replace(setup.level_settings, asked_tokens=asked, follows_work=False, tasks=book),
+        result=replace(
+            setup.result,
+            server={**setup.result.server, "findings": [*setup.result.server["findings"], *findings]},
+        ),
         prompts=None,
     )
 

@@ -1,0 +1,221 @@
+"""Recordings of tasks: which calls wait for which, and what they carry."""
+
+import json
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.dataset.task_recordings import RecordingRules, read_recording
+from inferometer.dataset.tokens import WordCounter
+
+
+def read(document, **rules):
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return read_recording("it.json", data, RecordingRules(WordCounter(), **rules))
+
+
+def texts(node):
+    return [(message.role, *message.parts) for message in node.messages]
+
+
+def lines(*rows):
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+CHAT = {
+    "id": "one",
+    "conversations": [
+        {"from": "system", "value": "be brief"},
+        {"from": "human", "value": "hello"},
+        {"from": "gpt", "value": "hi there friend"},
+        {"from": "human", "value": "bye"},
+    ],
+}
+
+
+@pytest.mark.parametrize("answers", ["live", "recorded"])
+def test_a_conversation_is_a_chain_of_calls(answers):
+    found = read([CHAT, {"messages": [{"role": "assistant", "content": "nothing asked"}]}], answers=answers)
+    (graph,) = found.graphs
+    first, second = graph.nodes
+    assert (texts(first), texts(second)) == ([("user", "hello")], [("user", "bye")])
+    assert (first.context, second.context, second.after, second.turn) == (-1, 0, (0,), 2)
+    assert (first.system, second.system, first.max_tokens, second.max_tokens) == (
+        "be brief",
+        "be brief",
+        3,
+        0,
+    )
+    assert first.answer == (None if answers == "live" else "hi there friend")
+    assert second.answer is None
+    assert (graph.name, found.kinds) == ("one", ("turn",))
+    assert f"carry {answers} answers" in found.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "chosen", "added"),
+    [("auto", "cumulative", [10, 5]), ("delta", "delta", [10, 20]), ("cumulative", "cumulative", [10, 5])],
+)
+def test_the_input_lengths_of_sessions_are_cumulative_or_not(lengths, chosen, added):
+    rows = [
+        {"session_id": "a", "input_length": 10, "output_length": 5, "timestamp": 0},
+        {"session_id": "b", "input_length": 7, "output_length": 1},
+        {"session_id": "a", "input_length": 20, "output_length": 2, "delay": 250},
+    ]
+    found = read(lines(*rows), lengths=lengths, answers="recorded")
+    first, other = found.graphs
+    assert [len(node.messages[0].parts[0].split()) for node in first.nodes] == added
+    assert [len(node.answer.split()) for node in first.nodes] == [5, 2]
+    assert [node.max_tokens for node in first.nodes] == [5, 2]
+    assert first.nodes[1].pause.first == 250 * NS_PER_MS
+    assert len(other.nodes) == 1
+    assert any(f"({chosen})" in finding for finding in found.findings)
+
+
+def test_sessions_that_do_not_grow_are_taken_as_deltas():
+    rows = [{"session_id": 1, "input_length": 10, "output_length": 5}] * 2
+    assert any("(delta)" in finding for finding in read(lines(*rows)).findings)
+    with pytest.raises(
+        UsageError, match="turn 2 has 10 tokens, but the context before it has 15.*turn-lengths: delta"
+    ):
+        read(lines(*rows), lengths="cumulative")
+
+
+def test_an_agent_waits_for_its_subagents():
+    trace = {
+        "id": "t1",
+        "requests": [
+            {"t": 0.0, "type": "s", "in": 100, "out": 10, "hash_ids": [1, 2], "api_time": 1.0},
+            {"t": 1.0, "type": "subagent", "requests": [
+                {"t": 0.0, "type": "n", "in": 30, "out": 3}, {"t": 4.0, "type": "n", "in": 40, "out": 4, "think_time": 0.5},
+            ]},
+            {"t": 1.0, "type": "subagent", "requests": [{"t": 0.0, "type": "n", "in": 31, "out": 3}]},
+            {"t": 9.0, "type": "s", "in": 150, "out": 10, "hash_ids": [1, 2, 3], "api_time": 2.0},
+            {"t": 14.0, "type": "s", "in": 170, "out": 10, "hash_ids": [1, 2, 3, 4]},
+            {"t": 15.0, "type": "s", "in": 20, "out": 1, "hash_ids": [9]},
+        ],
+    }  # fmt: skip
+    found = read(trace)
+    (graph,) = found.graphs
+    assert [node.after for node in graph.nodes] == [(), (0,), (1,), (0,), (0, 2, 3), (4,), (5,)]
+    assert [node.context for node in graph.nodes] == [-1, -1, 1, -1, 0, 4, -1]
+    words = [len(node.messages[0].parts[0].split()) for node in graph.nodes]
+    assert words == [100, 30, 40 - 33, 31, 150 - 110, 170 - 160, 20]
+    assert [node.pause.first / NS_PER_S for node in graph.nodes] == [0, 0, 0.5, 0, 0, 3.0, 1.0]
+    assert [found.kinds[node.kind] for node in graph.nodes] == [
+        "agent",
+        "subagent",
+        "subagent",
+        "subagent",
+        *["agent"] * 3,
+    ]
+
+
+def span(identity, start_s, end_s, operation, parent="", **attributes):
+    values = {
+        "gen_ai.operation.name": operation,
+        **{f"gen_ai.{name}": value for name, value in attributes.items()},
+    }
+    return {
+        "traceId": "t",
+        "spanId": identity,
+        "parentSpanId": parent,
+        "startTimeUnixNano": str(round(start_s * NS_PER_S)),
+        "endTimeUnixNano": str(round(end_s * NS_PER_S)),
+        "attributes": [
+            {
+                "key": key,
+                "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value},
+            }
+            for key, value in values.items()
+        ],
+    }
+
+
+def otlp(*spans):
+    return {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
+
+
+def usage(sent, said):
+    return {"usage.input_tokens": sent, "usage.output_tokens": said}
+
+
+def test_branches_of_a_trace_run_in_parallel():
+    """Two agents at once: a call of one that happens to end before a call of the other is not awaited by it."""
+    found = read(
+        otlp(
+            span("root", 0, 20, "invoke_agent", **{"agent.name": "boss"}),
+            span("plan", 0.5, 2, "chat", "root", **usage(50, 5)),
+            span("a", 3, 10, "invoke_agent", "root", **{"agent.name": "worker"}),
+            span("a1", 3, 4, "chat", "a", **usage(20, 2)),
+            span("tool", 4, 6, "execute_tool", "a"),
+            span("a2", 6, 7, "chat", "a", **usage(30, 2)),
+            span("b", 3, 9, "invoke_agent", "root", **{"agent.name": "worker"}),
+            span("b1", 5, 8, "chat", "b", **usage(20, 2)),
+            span("end", 11, 12, "chat", "root", **usage(90, 9)),
+        )
+    )
+    (graph,) = found.graphs
+    # In the order of their starts: plan, a1, b1, a2, end.
+    assert [node.after for node in graph.nodes] == [(), (0,), (0,), (1,), (0, 2, 3)]
+    assert [node.pause.first / NS_PER_S for node in graph.nodes] == [0.5, 1, 3, 2, 3]
+    assert [node.context for node in graph.nodes] == [-1, -1, -1, 1, 0]
+    assert [len(node.messages[0].parts[0].split()) for node in graph.nodes] == [50, 20, 20, 30 - 22, 90 - 55]
+    assert [found.kinds[node.kind] for node in graph.nodes] == ["boss", "worker", "worker", "worker", "boss"]
+    assert [node.max_tokens for node in graph.nodes] == [5, 2, 2, 2, 9]
+
+
+def said(role, text):
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def test_spans_with_texts_are_replayed_with_them():
+    first = [said("user", "question")]
+    second = [*first, said("assistant", "the answer"), said("tool", "42")]
+    found = read(
+        otlp(
+            span(
+                "1",
+                0,
+                1,
+                "chat",
+                **{
+                    "input.messages": json.dumps(first),
+                    "output.messages": json.dumps([said("assistant", "the answer")]),
+                },
+            ),
+            span("2", 2, 3, "chat", **{"input.messages": json.dumps(second)}),
+        ),
+        answers="recorded",
+    )
+    one, two = found.graphs[0].nodes
+    assert (texts(one), one.answer, one.max_tokens) == ([("user", "question")], "the answer", 2)
+    assert (texts(two), two.context) == ([("user", "42")], 0)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (b"hello", "is not JSON"),
+        (b'{"a": 1}', "is not a known recording: its first entry has 'a'"),
+        (b"[1]", "entry 1 of it.json is not an object"),
+        ({"requests": 5}, "'requests' is not a list"),
+        ({"requests": [{"in": "x", "out": 1}]}, "request 1: 'in' is 'x'"),
+        ({"requests": []}, "has no task"),
+        (
+            {"conversations": [{"from": "martian", "value": "x"}]},
+            "message 1 is not a message with a role and a text",
+        ),
+        (lines({"input_length": 5, "output_length": -1}), "line 1 of it.json: 'output_length' is -1"),
+        (
+            {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": 1}]}]}]},
+            "a span of it.json cannot be read",
+        ),
+        ({"resourceSpans": []}, "has no task"),
+        ({"conversations": []}, "has no task"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused(document, words):
+    with pytest.raises(UsageError, match=words):
+        read(document)
