@@ -15,7 +15,7 @@ from inferometer.records.records import join
 from inferometer.scenario.run import ScenarioRequest, prepare_scenario
 from inferometer.scenario.spec import checked_scenario
 from inferometer.stats.tasks import TaskTally, task_figures
-from tests.support.call_log import CallLog, Speech
+from tests.support.call_log import CallLog, Heard, Speech
 from tests.support.samples import sample
 from tests.support.task_graphs import as_yaml, random_steps
 
@@ -73,11 +73,11 @@ def test_random_tasks_as_the_server_saw_them():
 
 def check_log(graph, tasks, heard):
     """Each call of each task arrived once, carried the answers that it should, and was not early."""
-    by_text = {}
+    by_text: dict[str, list[Heard]] = {}
     for call in heard:
         by_text.setdefault(json.dumps(call.messages), []).append(call)
     for task in tasks:
-        calls = {}
+        calls: dict[int, Heard] = {}
         for call in sorted(task.calls, key=lambda each: each.node):
             node = graph.nodes[call.node]
             messages = messages_of(graph, task.number, call.node, calls)
@@ -123,7 +123,7 @@ def messages_of(graph, number, place, calls):
 
 def test_failed_calls_are_repeated_and_failed_tasks_counted():
     """The first attempt of every call fails; every fifth task fails for good."""
-    tried = Counter()
+    tried: Counter[str] = Counter()
 
     def speak(number, body):
         text = body["messages"][-1]["content"]

@@ -17,7 +17,7 @@ from inferometer.measure.level import measure_level
 from inferometer.model.task import Retry, TaskPause, TaskStep, expanded
 from inferometer.records.records import join
 from inferometer.records.tasks import COMPLETE, FAILED, LIMITED, RUNNING, nodes, outcomes, task_numbers
-from inferometer.services.task_plan import Frame, Row, TaskPlan
+from inferometer.services.task_plan import DataRow, Frame, TaskPlan
 from inferometer.stats.measurement import PHASE
 from inferometer.stats.stopping import Precision
 from inferometer.stats.tasks import TaskBook, TaskTally, critical_path, task_figures
@@ -33,7 +33,7 @@ FRAME = Frame(b"POST / HTTP/1.1\r\nContent-Length: ", b"\r\n\r\n", b'{"messages"
 
 def plan(*graphs, kinds=None, seed=0):
     names = kinds or tuple(f"s{number}" for number in range(20))
-    return TaskPlan(graphs, names, {("", 0): FRAME}, (Row(b"row"),), seed=seed)
+    return TaskPlan(graphs, names, {("", 0): FRAME}, (DataRow(b"row"),), seed=seed)
 
 
 def simulated(tasks, script=lambda number, sent_ns: Reply(5 * MS), **more):
@@ -93,10 +93,12 @@ def test_a_call_carries_the_conversation_and_the_answers_before_it():
     request = load.task_messages.requests
     link = load._engine.link
     send = link.send
-    link.send = lambda slot, *rest: (
-        sent.append(json.loads(request[slot].partition(b"\r\n\r\n")[2])),
-        send(slot, *rest),
-    )
+
+    def kept(slot, *rest):
+        sent.append(json.loads(request[slot].partition(b"\r\n\r\n")[2]))
+        send(slot, *rest)
+
+    link.send = kept
     run(load, clock, Closed(1, 1))
     assert [message["content"] for message in sent[1]["messages"]] == ["look 1 <plan>"]
     assert sent[-1]["messages"] == [

@@ -22,7 +22,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.chat_rows import ROLES
 from inferometer.dataset.dataset import parse_json, split_lines
 from inferometer.dataset.tokens import Tokenizer
-from inferometer.model.task import MOST_CALLS, NO_PAUSE, Message, TaskGraph, TaskNode, TaskPause
+from inferometer.model.task import MOST_CALLS, NO_PAUSE, TaskGraph, TaskMessage, TaskNode, TaskPause
 
 MOST_TOKENS = 50_000_000  # generated for one recording
 LONGEST_PAUSE_NS = 24 * 3600 * NS_PER_S
@@ -35,7 +35,7 @@ _REMEDY = (
 )
 
 
-class Call(NamedTuple):
+class RecordedCall(NamedTuple):
     """A recorded call. A text may be known only by its number of tokens."""
 
     prompt: str | int  # what it adds to its context
@@ -49,11 +49,11 @@ class Call(NamedTuple):
     messages: tuple[tuple[str, str], ...] = ()  # role and text, instead of a prompt
 
 
-class Task(NamedTuple):
+class RecordedTask(NamedTuple):
     """A recorded task; calls come after those that they wait for."""
 
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[RecordedCall, ...]
 
 
 @frozen
@@ -116,7 +116,7 @@ def _documents(path: str, data: bytes) -> Iterator[dict[str, Any]]:
         yield row
 
 
-_Found = tuple[str, tuple[str, ...], list[Task]]
+_Found = tuple[str, tuple[str, ...], list[RecordedTask]]
 
 
 def _read(path: str, rows: Sequence[Mapping[str, Any]], rules: RecordingRules) -> _Found:
@@ -155,7 +155,7 @@ class _Writer:
             return ()
         return (f"{self._path}: the file has no texts; {self._made:,} tokens of random words replace them",)
 
-    def graph(self, task: Task) -> TaskGraph:
+    def graph(self, task: RecordedTask) -> TaskGraph:
         nodes: list[TaskNode] = []
         for number, call in enumerate(task.calls):
             messages = call.messages or (("user", self._text(call.prompt, task.name, number, "prompt")),)
@@ -163,7 +163,7 @@ class _Writer:
             nodes.append(
                 TaskNode(
                     kind=self._kinds[call.kind],
-                    messages=tuple(Message(role, (text,)) for role, text in messages),
+                    messages=tuple(TaskMessage(role, (text,)) for role, text in messages),
                     after=after,
                     context=call.context,
                     system=call.system,
@@ -177,14 +177,14 @@ class _Writer:
             )
         return TaskGraph(tuple(nodes), name=task.name)
 
-    def _limit(self, call: Call) -> int:
+    def _limit(self, call: RecordedCall) -> int:
         if call.limit or call.answer is None:
             return call.limit
         return max(
             1, call.answer if isinstance(call.answer, int) else self._rules.tokenizer.count(call.answer)
         )
 
-    def _answer(self, call: Call, name: str, number: int) -> str | None:
+    def _answer(self, call: RecordedCall, name: str, number: int) -> str | None:
         if self._rules.answers == "live" or call.answer is None:
             return None
         return self._text(call.answer, name, number, "answer")
@@ -206,10 +206,10 @@ class _Writer:
 # --- conversations
 
 
-def _conversation(place: str, row: Mapping[str, Any]) -> Iterator[Task]:
+def _conversation(place: str, row: Mapping[str, Any]) -> Iterator[RecordedTask]:
     """Yield the task of a conversation; nothing if it has no user turn."""
     name = "conversations" if "conversations" in row else "messages"
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     new: list[tuple[str, str]] = []
     system = ""
     for number, message in enumerate((*_listed(place, row.get(name), name), None)):
@@ -223,10 +223,10 @@ def _conversation(place: str, row: Mapping[str, Any]) -> Iterator[Task]:
         elif any(who == "user" for who, _ in new):
             context = len(calls) - 1
             answer = None if message is None else text
-            calls.append(Call("", answer, context=context, system=system, messages=tuple(new)))
+            calls.append(RecordedCall("", answer, context=context, system=system, messages=tuple(new)))
             new = []
     if calls:
-        yield Task(str(row.get("id", row.get("session_id", place))), tuple(calls))
+        yield RecordedTask(str(row.get("id", row.get("session_id", place))), tuple(calls))
 
 
 def _said(place: str, message: Any) -> tuple[str, str]:
@@ -253,7 +253,7 @@ def _sessions(path: str, rows: Sequence[Mapping[str, Any]], rules: RecordingRule
         key = str(row["session_id"]) if row.get("session_id") is not None else place
         sessions.setdefault(key, []).append((*sizes, _number(place, row, "delay"), text))  # type: ignore[arg-type]
     cumulative = rules.lengths == "cumulative" or (rules.lengths == "auto" and _grow(sessions.values()))
-    tasks = [Task(name, tuple(_turns(name, turns, cumulative))) for name, turns in sessions.items()]
+    tasks = [RecordedTask(name, tuple(_turns(name, turns, cumulative))) for name, turns in sessions.items()]
     how = "the whole context (cumulative)" if cumulative else "only what a turn adds (delta)"
     chosen = "" if rules.lengths != "auto" else "; set turn-lengths if that is wrong"
     findings = [f"{path}: input_length is taken to count {how}{chosen}"]
@@ -268,7 +268,9 @@ def _grow(sessions: Iterable[Sequence[tuple[int, int, float, Any]]]) -> bool:
     return bool(pairs) and all(later[0] >= earlier[0] + earlier[1] for earlier, later in pairs)
 
 
-def _turns(name: str, turns: Sequence[tuple[int, int, float, Any]], cumulative: bool) -> Iterator[Call]:
+def _turns(
+    name: str, turns: Sequence[tuple[int, int, float, Any]], cumulative: bool
+) -> Iterator[RecordedCall]:
     before = 0
     for number, (size, answer, delay_ms, text) in enumerate(turns):
         added = size - before if cumulative else size
@@ -277,7 +279,7 @@ def _turns(name: str, turns: Sequence[tuple[int, int, float, Any]], cumulative: 
                 f"session '{name}': turn {number + 1} has {size:,} tokens, but the context before it has {before:,}",
                 remedy="set turn-lengths: delta if input_length counts only what a turn adds",
             )
-        yield Call(
+        yield RecordedCall(
             added if text is None else text, answer, context=number - 1, pause_ns=round(delay_ms * NS_PER_MS)
         )
         before = size + answer
@@ -286,15 +288,15 @@ def _turns(name: str, turns: Sequence[tuple[int, int, float, Any]], cumulative: 
 # --- agent traces
 
 
-def _agent_trace(path: str, number: int, row: Mapping[str, Any]) -> Task:
+def _agent_trace(path: str, number: int, row: Mapping[str, Any]) -> RecordedTask:
     name = str(row.get("id", number))
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     _add_agent(f"trace '{name}' of {path}", _listed(path, row.get("requests"), "requests"), calls, (), AGENT)
-    return Task(name, tuple(calls))
+    return RecordedTask(name, tuple(calls))
 
 
 def _add_agent(
-    place: str, requests: Sequence[Any], calls: list[Call], after: tuple[int, ...], kind: str
+    place: str, requests: Sequence[Any], calls: list[RecordedCall], after: tuple[int, ...], kind: str
 ) -> tuple[int, ...]:
     """Add the calls of an agent, which begin after these, and return the last ones. Subagents that follow each other
     run in parallel, and the agent waits for all of them."""
@@ -314,7 +316,7 @@ def _add_agent(
         known = int(before["in"]) + int(before["out"]) if before is not None and is_continued else 0
         pause_ns = _think_ns(where, before, entry)
         calls.append(
-            Call(
+            RecordedCall(
                 max(1, size - known),
                 answer,
                 after=tuple(dict.fromkeys((*last, *waiting))),
@@ -367,14 +369,14 @@ class _Span(NamedTuple):
         return self.attributes.get("gen_ai.operation.name") in _CALLS
 
 
-def _traces(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Task]:
+def _traces(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[RecordedTask]:
     traces: dict[str, list[_Span]] = {}
     for row in rows:
         for trace, span in _spans(path, row):
             traces.setdefault(trace, []).append(span)
     for name, spans in traces.items():
         if any(span.is_call for span in spans):
-            yield Task(name, tuple(_span_calls(spans)))
+            yield RecordedTask(name, tuple(_span_calls(spans)))
 
 
 def _spans(path: str, document: Mapping[str, Any]) -> Iterator[tuple[str, _Span]]:
@@ -420,7 +422,7 @@ def _value(value: Any) -> Any:
     return next(iter(value.values()), None)
 
 
-def _span_calls(spans: Sequence[_Span]) -> Iterator[Call]:
+def _span_calls(spans: Sequence[_Span]) -> Iterator[RecordedCall]:
     """Yield the calls of a trace. A call waits for those whose branch of the trace ended before its own began."""
     by_identity = {span.identity: span for span in spans}
     calls = sorted((span for span in spans if span.is_call), key=lambda span: (span.start_ns, span.end_ns))
@@ -463,7 +465,7 @@ def _span_call(
     pause_ns: int,
     earlier: Sequence[int],
     lines: Sequence[Sequence[_Span]],
-) -> Call:
+) -> RecordedCall:
     found = calls[number].attributes
     messages = _span_messages(found.get("gen_ai.input.messages"))
     answer = _span_text(found.get("gen_ai.output.messages"))
@@ -496,7 +498,7 @@ def _span_call(
         ),
         str(found.get("gen_ai.operation.name")),
     )
-    return Call(
+    return RecordedCall(
         added,
         answer if answer else tokens or None,
         after=tuple(before),

@@ -234,7 +234,7 @@ class Place(NamedTuple):
 Part = str | Answers | Place
 
 
-class Message(NamedTuple):
+class TaskMessage(NamedTuple):
     """A message of a call, with its text in parts."""
 
     role: str
@@ -246,7 +246,7 @@ class TaskNode:
     """One call of a task."""
 
     kind: int  # number of its step
-    messages: tuple[Message, ...]  # after those of its context
+    messages: tuple[TaskMessage, ...]  # after those of its context
     after: tuple[int, ...] = ()  # nodes whose answers it waits for
     context: int = -1  # node whose conversation it continues; -1 begins one
     system: str = ""
@@ -320,7 +320,7 @@ def _node(
     system = step.system or (nodes[context].system if context >= 0 else "")
     return TaskNode(
         kind=kinds[step.name],
-        messages=(Message("user", parts),),
+        messages=(TaskMessage("user", parts),),
         after=tuple(sorted(after)),
         context=context,
         system=system,
@@ -358,7 +358,7 @@ def limited(graph: TaskGraph, most_turns: int | None) -> TaskGraph:
 def _moved(node: TaskNode, places: Mapping[int, int]) -> TaskNode:
     """Return the node with other numbers for the nodes that it refers to, all of which have earlier turns."""
     messages = tuple(
-        Message(
+        TaskMessage(
             message.role,
             tuple(
                 Answers(tuple(places[number] for number in part.nodes)) if isinstance(part, Answers) else part

@@ -18,7 +18,7 @@ from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, found_file
 from inferometer.scenario.task_spec import TaskSpec
 from inferometer.services.kind import KINDS, Tasked
-from inferometer.services.task_plan import Row, TaskPlan, TaskTexts, inside
+from inferometer.services.task_plan import DataRow, TaskPlan, TaskTexts, inside
 from inferometer.services.traffic import Traffic
 from inferometer.stats.tasks import TaskBook
 
@@ -62,7 +62,7 @@ def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = Fals
             remedy="give a server with a chat endpoint, with `kind: openai`",
         )
     kinds, graphs, findings = _graphs(row, spec, options, folder)
-    rows = data_rows(kept[0]) if any(map(uses_data, graphs)) else (Row(b""),)
+    rows = data_rows(kept[0]) if any(map(uses_data, graphs)) else (DataRow(b""),)
     frames = {
         key: setup.service.task_frame(setup.model, *key)
         for graph in graphs
@@ -135,7 +135,7 @@ def uses_data(graph: TaskGraph) -> bool:
     )
 
 
-def data_rows(dataset: Dataset) -> tuple[Row, ...]:
+def data_rows(dataset: Dataset) -> tuple[DataRow, ...]:
     """Return the text of every step of the data."""
     texts = ["\n".join(texts_of(step)) for stream in dataset.streams for step in stream]
     if not any(texts):
@@ -145,9 +145,9 @@ def data_rows(dataset: Dataset) -> tuple[Row, ...]:
     return tuple(_row(text, dataset.unique) for text in texts)
 
 
-def _row(text: str, unique: Unique | None) -> Row:
+def _row(text: str, unique: Unique | None) -> DataRow:
     place = None if unique is None else re.search(f"{MARK}{{{unique.width},}}", text)
     if unique is None or place is None:
-        return Row(inside(text))
+        return DataRow(inside(text))
     digits = (place.end() - place.start()) // unique.width
-    return Row(inside(text[: place.start()]), digits, inside(text[place.end() :]))
+    return DataRow(inside(text[: place.start()]), digits, inside(text[place.end() :]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import NamedTuple
 
-from inferometer.model.task import TASK, Answers, Message, TaskGraph, TaskNode
+from inferometer.model.task import TASK, Answers, TaskGraph, TaskMessage, TaskNode
 from inferometer.model.unique import Unique
 
 
@@ -28,7 +28,7 @@ class Frame(NamedTuple):
         return b'{"role":"%s","content":"%s"}' % (role.encode(), text) if self.is_chat else text
 
 
-class Row(NamedTuple):
+class DataRow(NamedTuple):
     """A row of the data, encoded as the inside of a JSON string, with its place for a unique prefix."""
 
     before: bytes
@@ -42,7 +42,7 @@ class TaskPlan(NamedTuple):
     graphs: tuple[TaskGraph, ...]
     kinds: tuple[str, ...]  # names of the steps
     frames: Mapping[tuple[str, int], Frame]  # by system prompt and limit of tokens
-    rows: tuple[Row, ...] = (Row(b""),)
+    rows: tuple[DataRow, ...] = (DataRow(b""),)
     unique: Unique | None = None
     seed: int = 0
     origin: str = ""  # for messages
@@ -88,7 +88,7 @@ class TaskTexts:
     def answered(self, number: int, node: TaskNode, text: str) -> None:
         self._answers[number] = inside(text if node.answer is None else node.answer)
 
-    def _text(self, message: Message) -> bytes:
+    def _text(self, message: TaskMessage) -> bytes:
         found = []
         for part in message.parts:
             if isinstance(part, str):

@@ -250,7 +250,11 @@ class TaskTally:
 def _amounts(task: TaskTrace) -> tuple[int, ...]:
     """Return the duration of a task, its amounts and its shares, in the order of a tally."""
     path = critical_path(task)
-    times = [sum(step[place] for step in path) for place in (3, 1, 2)]
+    times = (
+        sum(step.model_ns for step in path),
+        sum(step.tool_ns for step in path),
+        sum(step.wait_ns for step in path),
+    )
     whole = max(task.duration_ns, 1)
     return (
         task.duration_ns,

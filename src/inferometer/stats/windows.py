@@ -266,10 +266,10 @@ class WindowRules:
             window.thought_ns += thought_ns
         elif self.tasks is not None:
             self._add_calls(window, calls_in(records).good)
-            ended = self.tasks.take(records)
+            tasks = self.tasks.take(records)
             assert window.tasks is not None
-            window.tasks.add(ended)
-            records = as_records(ended, is_open=self.is_open)
+            window.tasks.add(tasks)
+            records = as_records(tasks, is_open=self.is_open)
         if not len(records):
             return
         sent = int(began_ns(records, is_open=False).min())

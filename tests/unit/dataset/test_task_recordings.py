@@ -77,7 +77,7 @@ def test_sessions_that_do_not_grow_are_taken_as_deltas():
     rows = [{"session_id": 1, "input_length": 10, "output_length": 5}] * 2
     assert any("(delta)" in finding for finding in read(lines(*rows)).findings)
     with pytest.raises(
-        UsageError, match="turn 2 has 10 tokens, but the context before it has 15.*turn-lengths: delta"
+        UsageError, match=r"turn 2 has 10 tokens, but the context before it has 15.*turn-lengths: delta"
     ):
         read(lines(*rows), lengths="cumulative")
 
@@ -88,7 +88,8 @@ def test_an_agent_waits_for_its_subagents():
         "requests": [
             {"t": 0.0, "type": "s", "in": 100, "out": 10, "hash_ids": [1, 2], "api_time": 1.0},
             {"t": 1.0, "type": "subagent", "requests": [
-                {"t": 0.0, "type": "n", "in": 30, "out": 3}, {"t": 4.0, "type": "n", "in": 40, "out": 4, "think_time": 0.5},
+                {"t": 0.0, "type": "n", "in": 30, "out": 3},
+                {"t": 4.0, "type": "n", "in": 40, "out": 4, "think_time": 0.5},
             ]},
             {"t": 1.0, "type": "subagent", "requests": [{"t": 0.0, "type": "n", "in": 31, "out": 3}]},
             {"t": 9.0, "type": "s", "in": 150, "out": 10, "hash_ids": [1, 2, 3], "api_time": 2.0},

@@ -56,8 +56,8 @@ def tasks_section(result: Result) -> Section | None:
         "A task lasts from its due time to the end of its last call. On its critical path, the calls that determined "
         "this time, every moment is spent in the model, in a tool, or waiting; the shares are means per task."
     )
-    blocks = (_durations(rows), _paths(rows), _turns(rows), *_messages(rows))
-    return Section("tasks", "Tasks", lead, blocks)
+    messages = Messages(tuple(_messages(rows)))
+    return Section("tasks", "Tasks", lead, (_durations(rows), _paths(rows), _turns(rows), messages))
 
 
 def _durations(rows: Sequence[tuple[Level, ClassFigures, TaskFigures]]) -> Table:
@@ -137,14 +137,10 @@ def _amount(found: Estimate, of: TaskFigures) -> str:
     return quantity(found.value) if of.complete else NONE
 
 
-def _messages(rows: Sequence[tuple[Level, ClassFigures, TaskFigures]]) -> Iterator[Messages]:
-    found = [
-        Message(f"{level_label(level.mode, level.value)}, {row.name}: {words}", tone=Tone.PLAIN)
-        for level, row, tasks in rows
-        for words in _notes(tasks)
-    ]
-    if found:
-        yield Messages(tuple(found))
+def _messages(rows: Sequence[tuple[Level, ClassFigures, TaskFigures]]) -> Iterator[Message]:
+    for level, row, found in rows:
+        for words in _notes(found):
+            yield Message(f"{level_label(level.mode, level.value)}, {row.name}: {words}", tone=Tone.PLAIN)
 
 
 def _notes(found: TaskFigures) -> Iterator[str]:
