@@ -300,7 +300,8 @@ def _add_agent(
 ) -> tuple[int, ...]:
     """Add the calls of an agent, which begin after these, and return the last ones. Subagents that follow each other
     run in parallel, and the agent waits for all of them."""
-    last, waiting = after, ()
+    last = after
+    waiting: tuple[int, ...] = ()
     before: Mapping[str, Any] | None = None
     context = -1
     for number, entry in enumerate(requests, start=1):
@@ -533,7 +534,7 @@ def _span_text(value: Any) -> str | None:
         try:
             value = json.loads(value)
         except ValueError:
-            return value
+            return str(value)
     if not isinstance(value, list):
         return None
     texts = [

@@ -196,14 +196,14 @@ class ClassSpec(Strict):
             )
         if self.visit is not None and not re.fullmatch(r".+:[A-Za-z_][A-Za-z0-9_.]*", self.visit):
             raise located("visit", f"'{self.visit}' is not a function; write FILE.py:FUNCTION")
-        if self.has_visits:
-            other = next((name for name in _NOT_OF_VISITS if getattr(self, name)), None)
-            if other is not None:
-                raise ValueError(f"has {other}, which visits do not support")
         if self.task is not None:
             other = next((name for name in _NOT_OF_TASKS if getattr(self, name)), None)
             if other is not None:
                 raise ValueError(f"has task and {other}; give only one of them")
+        if self.has_visits:
+            other = next((name for name in _NOT_OF_VISITS if getattr(self, name)), None)
+            if other is not None:
+                raise ValueError(f"has {other}, which visits do not support")
         return self
 
     @property

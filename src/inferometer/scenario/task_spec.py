@@ -8,13 +8,23 @@ task:
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from inferometer.base.units import NS_PER_S
 from inferometer.model.task import NO_PAUSE, ONCE, Retry, TaskPause, TaskStep, mistakes
-from inferometer.scenario.spec_parts import Strict, all_located, seconds
+from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, seconds
 
 _NAME = r"^[A-Za-z0-9_-]{1,60}$"
 _DRAWN = re.compile(r"(uniform|exponential|lognormal)\(([^()]*)\)")
@@ -80,6 +90,21 @@ def _written(pause: TaskPause) -> Any:
     if pause.kind == "uniform":
         return f"uniform({first:g}s, {second / NS_PER_S:g}s)"
     return f"lognormal({first:g}s, {second:g})"
+
+
+def _roughly(value: Any) -> Iterator[TaskStep]:
+    """Yield the steps of a task, some of whose values are wrong, with what names other steps."""
+    steps = value.get("steps") if isinstance(value, Mapping) else None
+    for name, step in (steps if isinstance(steps, Mapping) else {}).items():
+        found: Mapping[str, Any] = step if isinstance(step, Mapping) else {}
+        after = _listed(found.get("after", ()))
+        yield TaskStep(
+            str(name),
+            str(found.get("prompt") or ""),
+            after=tuple(map(str, after)) if isinstance(after, list | tuple) else (),
+            each=str(found.get("for") or ""),
+            context=str(found.get("continue") or ""),
+        )
 
 
 def _listed(value: Any) -> Any:
@@ -186,6 +211,29 @@ class TaskSpec(Strict):
         if found:
             raise all_located([(f"steps.{where}", said) for where, said in found])
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _all_mistakes(cls, value: Any, handler: ModelWrapValidatorHandler["TaskSpec"]) -> "TaskSpec":
+        """Report mistakes in the names and the order of steps even if values are wrong too."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            rows = error.errors()
+            others = [row for row in rows if row["type"] != SEVERAL]
+            found = mistakes(tuple(_roughly(value))) if others else []
+            if not found:
+                raise
+            of_graph = all_located([(f"steps.{where}", said) for where, said in found])
+            kept = [
+                InitErrorDetails(
+                    type=PydanticCustomError(row["type"], "{said}", {"said": row["msg"]}), loc=row["loc"]
+                )
+                for row in others
+            ]
+            raise ValidationError.from_exception_data(
+                error.title, [*kept, InitErrorDetails(type=of_graph)]
+            ) from error
 
     @property
     def task_steps(self) -> tuple[TaskStep, ...]:

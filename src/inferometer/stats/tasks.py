@@ -316,7 +316,8 @@ def task_figures(tally: TaskTally, book: TaskBook, level_start_ns: int) -> TaskF
 
 
 def _mean(series: Series) -> Estimate:
-    return mean_estimate(float(series.mean), mean_margin(series)) if series.count else Estimate(0.0)
+    """Return the mean, which unlike that of the series is not rounded: amounts may be small numbers."""
+    return mean_estimate(series.total / series.count, mean_margin(series)) if series.count else Estimate(0.0)
 
 
 def _scaled(found: Estimate, factor: float) -> Estimate:
