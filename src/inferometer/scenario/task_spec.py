@@ -227,12 +227,14 @@ class TaskSpec(Strict):
             of_graph = all_located([(f"steps.{where}", said) for where, said in found])
             kept = [
                 InitErrorDetails(
-                    type=PydanticCustomError(row["type"], "{said}", {"said": row["msg"]}), loc=row["loc"]
+                    type=PydanticCustomError(row["type"], "{said}", {"said": row["msg"]}),
+                    loc=row["loc"],
+                    input=row["input"],
                 )
                 for row in others
             ]
             raise ValidationError.from_exception_data(
-                error.title, [*kept, InitErrorDetails(type=of_graph)]
+                error.title, [*kept, InitErrorDetails(type=of_graph, input=value)]
             ) from error
 
     @property
