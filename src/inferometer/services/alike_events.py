@@ -11,7 +11,7 @@ import json
 import re
 from functools import lru_cache
 
-from inferometer.services.text_api import EventMeaning, ReplyForm
+from inferometer.services.text_api import ANSWER, EventMeaning, ReplyForm
 from inferometer.wire.lines import LineDecoder
 from inferometer.wire.sse import EVENT_LIMIT, Event, SseDecoder
 
@@ -26,10 +26,11 @@ _PATIENCE = 3  # useless examples before giving up: some servers number every ev
 class AlikeEvents:
     """Common pattern of the events of one stream; empty at first."""
 
-    __slots__ = ("_decoder", "_form", "_learned_at", "_vain", "head", "is_known", "tail")
+    __slots__ = ("_decoder", "_form", "_learned_at", "_vain", "head", "is_known", "is_said", "tail")
 
     def __init__(self, form: ReplyForm, decoder: SseDecoder | LineDecoder) -> None:
         self.is_known = False
+        self.is_said = False  # their text belongs to the answer of the first choice
         self.head, self.tail = _NEVER, b""  # beginning and end of an alike event
         self._decoder = decoder
         self._form = form
@@ -61,6 +62,8 @@ class AlikeEvents:
             whole = self._decoder.framed(Event(head + _NEVER + tail, event.name))
             self.head, _, self.tail = whole.partition(_NEVER)
             self.is_known = True
+            (delta,) = meaning.deltas
+            self.is_said = bool(delta.carries & ANSWER) and not delta.choice
 
     def _is_like(self, data: bytes, name: bytes, meaning: EventMeaning) -> bool:
         """Return whether the event with another text differs only in the text of its part of the answer."""
@@ -89,6 +92,12 @@ class AlikeEvents:
             at = end + len(tail)
             number += 1
         return number, at
+
+    def texts(self, data: bytes) -> list[str]:
+        """Return the texts of alike events that follow each other without anything between them."""
+        # A text has no quotes but escaped ones, so it contains neither the end of its event nor the start of another.
+        pieces = data[len(self.head) : len(data) - len(self.tail)].split(self.tail + self.head)
+        return [json.loads(b'"%s"' % piece) if b"\\" in piece else piece.decode() for piece in pieces]
 
 
 @lru_cache

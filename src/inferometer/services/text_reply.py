@@ -56,11 +56,14 @@ class TextReader:
         content_type = (head.get("content-type") or "").lower()
         is_framed = head.length != UNTIL_CLOSE
         if content_type.startswith(_EVENTS):
-            return _Events(self, SseDecoder(), is_framed=is_framed)
+            return self._events(SseDecoder(), is_framed=is_framed)
         if content_type.startswith(_LINES) or self.form.has_lines:
-            return _Events(self, LineDecoder(), is_framed=is_framed)
+            return self._events(LineDecoder(), is_framed=is_framed)
         counted = self.form.head(head)
         return WholeBody(lambda body, last_ns: self._whole(body, last_ns, counted), limit=BODY_LIMIT)
+
+    def _events(self, decoder: SseDecoder | LineDecoder, *, is_framed: bool) -> "_Events":
+        return (_KeptEvents if self.keeps_message else _Events)(self, decoder, is_framed=is_framed)
 
     def _whole(self, body: bytes, last_ns: int, counted: Usage) -> Reply:
         try:
@@ -136,7 +139,7 @@ class _Events:
         self._kept = 0  # bytes of kept events
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
-        if reader.keeps_message or reader.keeps_texts:  # the content of events matters
+        if reader.keeps_texts:  # the whole events matter
             self._alike.forget()
 
     @property
@@ -168,16 +171,32 @@ class _Events:
             if alike.is_known and decoder.is_between:
                 if is_ascii is None:
                     is_ascii = data.isascii()
-                count, at = alike.count(data, at, is_ascii)
+                count, stop = alike.count(data, at, is_ascii)
                 if count:
                     self._times += [now_ns] * count
                     self._check_count()
+                    if self._said is not None:
+                        self._say(data[at:stop])
+                    at = stop
                     continue
             # One event at a time, as long as it may serve as an example for those that follow.
             cut = end if alike.is_given_up else decoder.event_end(data, at)
             for event in decoder.receive(data[at:cut]):
                 self._event(event, now_ns)
             at = cut
+
+    def _say(self, events: bytes) -> None:
+        """Keep the texts of alike events."""
+        assert self._said is not None
+        texts = self._alike.texts(events)
+        self._keep(len(events) + EVENT_COST * len(texts))
+        if self._alike.is_said:
+            self._said += texts
+
+    def _keep(self, size: int) -> None:
+        self._kept += size
+        if self._kept > BODY_LIMIT:
+            raise PeerError(f"the events of the stream exceed {BODY_LIMIT} bytes in total")
 
     def _check_count(self) -> None:
         if len(self._times) > MOST_RESPONSES:
@@ -186,9 +205,7 @@ class _Events:
     def _event(self, event: Event, now_ns: int) -> None:
         is_done = event.data == DONE
         if self._texts is not None or self._said is not None:
-            self._kept += len(event.data) + EVENT_COST
-            if self._kept > BODY_LIMIT:
-                raise PeerError(f"the events of the stream exceed {BODY_LIMIT} bytes in total")
+            self._keep(len(event.data) + EVENT_COST)
         if self._texts is not None:  # [DONE] is kept as a response without content
             self._texts.append((now_ns, b"" if is_done else self._decoder.framed(Event(event.data))))
         if is_done:
@@ -280,6 +297,18 @@ class _Events:
             end_ns=self._times[-1] if self._times else self._last_ns,
             **self._usage._asdict(),
         )
+
+
+class _KeptEvents(_Events):
+    """A stream whose answer is kept."""
+
+    __slots__ = ()
+
+    def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
+        if not super().takes(data, begin, end, now_ns):
+            return False
+        self._say(bytes(data[begin:end]))
+        return True
 
 
 def _is_whole(event: Event) -> bool:

@@ -174,3 +174,38 @@ def test_learning_stops_for_a_server_that_numbers_its_events() -> None:
         alike.learn(Event(event(document)[6:-2]), OPENAI.event(document, b""), number + 1)
         assert alike.count(event(chat("a", id=number + 1)), 0, True) == (0, 0)
     assert alike.is_given_up
+
+
+SAID = ("one", " two", ' "three"', "\\", ' \\"', "fünf", "\n", "six", " 7", "😀", " data: {", "eight")
+
+
+def chat_events():
+    reasoning = [
+        {"choices": [{"index": 0, "delta": {"reasoning_content": text}}]} for text in ("let", " me", " see")
+    ]
+    answer = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in SAID]
+    other = [{"choices": [{"index": 1, "delta": {"content": text}}]} for text in ("not", " this", " one")]
+    documents = [*reasoning, *answer, *other, *answer]
+    return [b"data: " + json.dumps(row, ensure_ascii=False).encode() + b"\n\n" for row in documents]
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 300, 10**6])
+def test_the_answer_is_kept_although_alike_events_are_not_parsed(size):
+    """In any pieces, and event by event in place: the text is that of the first choice, without reasoning."""
+    stream = b"".join(chat_events()) + b"data: [DONE]\n\n"
+    body = TextReader(keeps_message=True).start(HEAD)
+    for start in range(0, len(stream), size):
+        body.receive(stream[start : start + size], 5)
+    reply = body.end()
+    assert reply.message == {"role": "assistant", "content": "".join(SAID) * 2}
+    assert reply.responses == 6 + 2 * len(SAID)
+    body = TextReader(keeps_message=True).start(HEAD)
+    taken = 0
+    for event in chat_events():
+        if body.takes(event, 0, len(event), 5):
+            taken += 1
+        else:
+            body.receive(event, 5)
+    assert taken > 5
+    body.receive(b"data: [DONE]\n\n", 6)
+    assert body.end().message == reply.message
