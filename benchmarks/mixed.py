@@ -1,4 +1,4 @@
-"""CPU per request of a mixed load, and of visits, against a plain load: the same command, the same server."""
+"""CPU per request of a mixed load, of visits and of tasks, against a plain load: the same command and server."""
 
 import contextlib
 import json
@@ -58,39 +58,71 @@ def visit(number):
 """
 
 
-def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManager[Contest]]:
+STREAMS = "model: exact\nkind: openai\noptions: {streaming: true, prompt-tokens: 20}"
+TASKS = """model: exact
+kind: openai
+options: {prompt-tokens: 20}
+task:
+  steps:
+    a: {prompt: "{{data}}"}
+    b: {continue: a, prompt: "{{a}}"}
+    c: {continue: b, prompt: "{{b}}"}"""
+
+Opened = Callable[[Setting], contextlib.AbstractContextManager[Contest]]
+
+
+def visit_cpu(kind: str) -> Opened:
     """Marginal CPU per request in visits of three steps, against that of independent requests."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
         from inferometer.server.embedded import EmbeddedTriton
 
-        with EmbeddedTriton(load_models=("simple",)) as server, tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            shortest_s = max(1.0, setting.seconds * SHORT)
-            (folder / "steps.py").write_text(FUNCTION)
-
-            def spend(seconds: float, load: str) -> Usage:
-                file, told = folder / "scenario.yaml", folder / "told.json"
-                lines = "\n".join(f"    {line}" for line in ("concurrency: 4", *load.splitlines()))
-                file.write_text(
-                    f"server: {server.http_address}\nclasses:\n  a:\n{lines}\n"
-                    f"phases:\n  - {{name: open, for: {seconds:g}s}}\n"
-                )
-                command = [our_script("inferometer"), "measure", "--scenario", str(file), "--json", str(told)]
-                ended = run([*command, "-q", "--no-store", "--config", "none"], timeout_s=MARGIN_S + seconds)
-                (level,) = json.loads(told.read_text())["levels"]
-                return Usage(ended.cpu_s, level["measurement"]["request_count"])
-
-            def measure(load: str) -> Sample:
-                if setting.is_smoke:
-                    return Sample(spend(shortest_s, load).cpu_s)
-                return Sample(
-                    marginal_us(spend(shortest_s, load), spend(max(2 * shortest_s, setting.seconds), load))
-                )
-
-            if not setting.is_smoke:
-                spend(shortest_s, kind)  # the very first start takes longer
-            yield Contest(ours=lambda: measure(kind), theirs=lambda: measure(PLAIN_CLASS))
+        with (
+            EmbeddedTriton(load_models=("simple",)) as server,
+            _contest(setting, server.http_address, 4, kind, PLAIN_CLASS) as found,
+        ):
+            yield found
 
     return opened
+
+
+@contextlib.contextmanager
+def task_cpu(setting: Setting) -> Iterator[Contest]:
+    """Marginal CPU per streamed call of tasks that carry earlier answers, against that of independent requests."""
+    from benchmarks.streams import stream_server
+
+    with stream_server() as address, _contest(setting, address, 64, TASKS, STREAMS) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _contest(setting: Setting, address: str, concurrency: int, ours: str, theirs: str) -> Iterator[Contest]:
+    """Two classes of a scenario at the same server."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shortest_s = max(1.0, setting.seconds * SHORT)
+        (folder / "steps.py").write_text(FUNCTION)
+
+        def spend(seconds: float, load: str) -> Usage:
+            file, told = folder / "scenario.yaml", folder / "told.json"
+            lines = "\n".join(f"    {line}" for line in (f"concurrency: {concurrency}", *load.splitlines()))
+            file.write_text(
+                f"server: {address}\nclasses:\n  a:\n{lines}\n"
+                f"phases:\n  - {{name: open, for: {seconds:g}s}}\n"
+            )
+            command = [our_script("inferometer"), "measure", "--scenario", str(file), "--json", str(told)]
+            ended = run([*command, "-q", "--no-store", "--config", "none"], timeout_s=MARGIN_S + seconds)
+            (level,) = json.loads(told.read_text())["levels"]
+            return Usage(ended.cpu_s, level["measurement"]["request_count"])
+
+        def measure(load: str) -> Sample:
+            if setting.is_smoke:
+                return Sample(spend(shortest_s, load).cpu_s)
+            return Sample(
+                marginal_us(spend(shortest_s, load), spend(max(2 * shortest_s, setting.seconds), load))
+            )
+
+        if not setting.is_smoke:
+            spend(shortest_s, ours)  # the very first start takes longer
+        yield Contest(ours=lambda: measure(ours), theirs=lambda: measure(theirs))

@@ -6,7 +6,7 @@ from benchmarks.cluster import AT_A_RATE, IN_FLIGHT, cluster_cpu
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
 from benchmarks.merge import merge_bar
-from benchmarks.mixed import FLOW, IN_PYTHON, mixed_cpu, visit_cpu
+from benchmarks.mixed import FLOW, IN_PYTHON, mixed_cpu, task_cpu, visit_cpu
 from benchmarks.startup import COMMANDS, startup_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
@@ -80,6 +80,14 @@ BARS = (
             ("visit-cpu", "in a file", FLOW),
             ("visit-cpu-python", "in Python", IN_PYTHON),
         )
+    ),
+    Bar(
+        name="task-cpu",
+        title="CPU per streamed call, HTTP, tasks of three calls with growing contexts, 64 tasks",
+        unit="us",
+        target=2.0,
+        rival="streamed requests that depend on none",
+        open=task_cpu,
     ),
     Bar(
         name="shm-cpu",
