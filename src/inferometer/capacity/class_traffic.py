@@ -84,6 +84,11 @@ def _slopes(
     name: str, spec: ClassSpec, phases: Sequence[PhaseSpec], starts: Sequence[float]
 ) -> Iterator[Slope]:
     """Yield the rate of a class over the whole scenario."""
+    if spec.task is not None:
+        raise UsageError(
+            f"the class '{name}' has tasks, whose calls depend on each other, so its load is not a request rate",
+            remedy="plan for a class of single requests",
+        )
     if spec.shape is not None:
         now_s = 0.0
         for length_ns, first, last in parse_shape(spec.shape).pieces:

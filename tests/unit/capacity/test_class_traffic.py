@@ -116,3 +116,9 @@ def test_plan_for_a_scenario(scenario):
     plan = api.capacity(result, traffic=scenario(SHOP), slo="p99<1s", spare=0)
     assert (plan.traffic, plan.form) == ("shop.yaml (detector)", "scenario")
     assert plan.chosen.over_time == (1, 1, 2)
+
+
+def test_tasks_have_no_request_rate(scenario):
+    text = "server: here:1\nclasses: {a: {model: m, rate: 5, task: {steps: {x: {prompt: hi}}}}}\n"
+    with pytest.raises(UsageError, match="'a' has tasks, whose calls depend on each other"):
+        of_scenario(scenario(text))
