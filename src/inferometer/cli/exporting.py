@@ -1,10 +1,21 @@
-"""Live export of a run's figures: `--prometheus` and `--otlp`."""
+"""Live export of a run's figures: `--prometheus` and `--otlp`; of its requests: `--otlp-traces` and `--perfetto`."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
 
+from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
 from inferometer.store.keeper import Keeper
+
+if TYPE_CHECKING:
+    from inferometer.measure.prepare import Setup
+    from inferometer.options.measuring import MeasureOptions
+    from inferometer.records.spans import Tracing
+    from inferometer.report.spans import SpanExport, SpanSubject
+
+TRACEPARENT = "traceparent"
+TRACE_SHARE = 0.01
 
 
 @contextmanager
@@ -24,10 +35,83 @@ def exporting(keeper: Keeper, port: int | None, collector: str | None) -> Iterat
             page = stack.enter_context(closing(PrometheusPage(figures, port)))
             to_stderr(f"Live figures for Prometheus: {page.url}")
         if collector is not None:
-            from inferometer.report.otlp import OtlpPush
+            from inferometer.cli.collectors import CollectorPost
+            from inferometer.report.otlp import OtlpPush, endpoint
 
-            stack.enter_context(closing(OtlpPush(figures, collector, _warn)))
+            post = CollectorPost(endpoint(collector), "METRICS")
+            push = stack.enter_context(closing(OtlpPush(figures, post, _warn)))
+            keeper.watch_also(push)
         yield
+
+
+def check_request_export(own: "MeasureOptions", *, is_ray: bool) -> None:
+    """Refuse combinations that cannot work, and files that cannot be written, before anything is sent."""
+    if own.perfetto is not None:
+        from inferometer.base.writing import writable
+
+        writable(own.perfetto)
+    if own.otlp_traces is None:
+        if own.trace_share is not None:
+            raise UsageError(
+                "--trace-share chooses the requests of --otlp-traces, which is not given",
+                remedy="add --otlp-traces URL, or leave out --trace-share",
+            )
+        return
+    other = "--scenario" if own.scenario is not None else "--ray" if is_ray else ""
+    if other:
+        raise UsageError(
+            f"--otlp-traces is not supported with {other}", remedy=f"leave out --otlp-traces or {other}"
+        )
+
+
+@contextmanager
+def exporting_requests(own: "MeasureOptions", keeper: Keeper) -> "Iterator[SpanExport | None]":
+    """Export requests as spans and swim lanes while the block runs, if requested; yield the receiver of spans."""
+    lanes = None
+    if own.perfetto is not None:
+        from inferometer.report.perfetto import PerfettoTrace
+
+        lanes = PerfettoTrace(own.perfetto)
+        keeper.watch_also(lanes)
+    if own.otlp_traces is None:
+        yield None
+    else:
+        from inferometer.cli.collectors import CollectorPost
+        from inferometer.report.otlp import TRACES_PATH, endpoint
+        from inferometer.report.spans import SpanExport
+
+        url = endpoint(own.otlp_traces, option="--otlp-traces", path=TRACES_PATH)
+        with closing(SpanExport(CollectorPost(url, "TRACES"), _warn)) as spans:
+            keeper.watch_also(spans)
+            yield spans
+    if lanes is not None:
+        lanes.write()
+
+
+def tracing_of(own: "MeasureOptions", setup: "Setup", spans: "SpanExport") -> "Tracing":
+    """Return how the workers choose the requests that become spans."""
+    from inferometer.records.spans import Tracing
+
+    if any(name.lower() == TRACEPARENT for name, _ in setup.options.headers):
+        raise UsageError(
+            "--otlp-traces gives every sampled request its own traceparent header, but -H sets one too",
+            remedy="leave out the header",
+        )
+    spans.subject = _subject(setup)
+    return Tracing(TRACE_SHARE if own.trace_share is None else own.trace_share, spans)
+
+
+def _subject(setup: "Setup") -> "SpanSubject":
+    from inferometer.report.spans import SpanSubject
+
+    settings, wiring = setup.level_settings, setup.traffic.wiring
+    return SpanSubject(
+        url=str(wiring.endpoint),
+        protocol=wiring.protocol,
+        models=tuple(row.name for row in settings.classes) or (setup.model.name,),
+        model_of_step=settings.class_of_step,
+        api=setup.result.effective.api,
+    )
 
 
 def _warn(text: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from inferometer.cli.exporting import check_request_export, exporting_requests, tracing_of
 from inferometer.cli.reporting import allowed, exit_code, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, Request
@@ -84,18 +85,23 @@ def run(request: Request[MeasureOptions], keeper: "Keeper") -> int:
 
     own = request.own
     options, models = asked_load(request)
+    check_request_export(own, is_ray=options.ray is not None)
     if own.scenario is not None:
         from inferometer.cli.scenario import run_given
 
-        return allowed(run_given(own.scenario, options, models, keeper), is_allowed=own.allow_inconclusive)
+        with exporting_requests(own, keeper):
+            code = run_given(own.scenario, options, models, keeper)
+        return allowed(code, is_allowed=own.allow_inconclusive)
     names = ",".join(row.model for row in models) or options.model
     keeper.about(url=options.url or "", model=names, slo=options.slo)
-    with messages_shown(options.verbose):
+    with messages_shown(options.verbose), exporting_requests(own, keeper) as spans:
         check_outputs(options)
         if len(models) > 1:
             setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
         else:
             setup = prepare(options, command="measure", habits=OWN_HABITS)
+        if spans is not None:
+            setup = replace(setup, tracing=tracing_of(own, setup, spans))
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)
         code = run_and_report(setup, keeper, partial(measure, setup), code_of)
-        return allowed(code, is_allowed=own.allow_inconclusive)
+    return allowed(code, is_allowed=own.allow_inconclusive)

@@ -21,6 +21,7 @@ import errno
 import os
 import select
 import socket
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +30,7 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.link import Callbacks, LinkBase, LinkSetup
 from inferometer.load.reactor import READ, WRITE
+from inferometer.records.path import MOST_OPENINGS, Opening
 from inferometer.wire.frames import Buffer
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ BUFFER = 256 * 1024  # bytes received at once,
 # For streams of tiny pieces: reading thousands at once would delay answers to the controller.
 SMALL_BUFFER = 8 * 1024
 MANY = 512  # buffers per system call at most
+_TCP_INFO = getattr(socket, "TCP_INFO", None)  # Linux only
+_RTT_END = 72  # size of struct tcp_info up to tcpi_rtt, its last field here
 
 
 class SocketErrors(NamedTuple):
@@ -61,6 +65,7 @@ class SocketLink(LinkBase):
         self.small_buffer = bytearray(SMALL_BUFFER)
         self.buffer = self.small_buffer if has_events else bytearray(BUFFER)
         self.endpoint = endpoint = setup.wiring.endpoint
+        begun_ns = self.clock()
         try:
             found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -68,6 +73,7 @@ class SocketLink(LinkBase):
                 f"cannot resolve the host '{endpoint.host}': {error}",
                 remedy="check the host name given with -u",
             ) from error
+        self.resolve_ns = self.clock() - begun_ns
         self.addresses = [(row[0], row[4]) for row in found]  # to try, in order
         self.context: ssl.SSLContext | None = None
         self.errors = SocketErrors()
@@ -92,13 +98,33 @@ class SocketLink(LinkBase):
         """Return the failure status of a request whose connection broke with this error."""
         return outcome.TLS if isinstance(error, self.errors.tls) else outcome.RESET
 
+    def note_first(self, sent_ns: int, opening: Opening) -> None:
+        """Note the first request on a connection."""
+        if len(self.firsts) < MOST_OPENINGS:
+            self.firsts.append((sent_ns, opening))
+
+
+def handshake_rtt_us(sock: socket.socket) -> int:
+    """Return the kernel's round-trip time of a connection that has just been opened; 0 if it is unknown.
+
+    Later readings would include the server's work: acknowledgements wait for the reply.
+    """
+    if _TCP_INFO is None:
+        return 0
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RTT_END)
+    except OSError:
+        return 0
+    return int(struct.unpack_from("=I", info, _RTT_END - 4)[0]) if len(info) == _RTT_END else 0
+
 
 class SocketConnection(ABC):
     """A socket and the data still to be sent on it."""
 
     __slots__ = (
-        "_address", "_buffer", "_clock", "_cost", "_fd", "_is_open", "_link", "_pending", "_recv_into", "_secure",
-        "_send", "_socket", "_started_ns", "_unsent", "_waits_to_write", "is_opening",
+        "_address", "_buffer", "_clock", "_connected_ns", "_cost", "_dialed_ns", "_fd", "_is_open", "_link", "_opening",
+        "_pending", "_recv_into", "_rtt_us", "_secure", "_send", "_socket", "_started_ns", "_unsent", "_waits_to_write",
+        "is_opening",
     )  # fmt: skip
 
     _recv_into: Callable[[bytearray], int]
@@ -114,6 +140,8 @@ class SocketConnection(ABC):
         self._is_open = False
         self._started_ns = 0  # when the attempt to open it began,
         self._address = 0  # and the address it tries
+        self._dialed_ns = self._connected_ns = self._rtt_us = 0  # of that address
+        self._opening = Opening(0, 0, 0)
         self._fd = -1
         self._secure: ssl.SSLSocket | None = None  # the same socket if it uses TLS
         self._pending: Callable[[], int] | None = None  # TLS: number of decrypted bytes not yet read
@@ -167,6 +195,7 @@ class SocketConnection(ABC):
         self._fd = self._socket.fileno()
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._dialed_ns = self._clock()
         code = self._socket.connect_ex(address)
         self._link.reactor.add(self._fd, WRITE, self._go_on_opening)
         if code not in (0, errno.EINPROGRESS):
@@ -179,7 +208,10 @@ class SocketConnection(ABC):
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 self._connect_next(code)
-            elif self._link.context is None:
+                return
+            self._connected_ns = self._clock()
+            self._rtt_us = handshake_rtt_us(self._socket)
+            if self._link.context is None:
                 self._opened()
             else:
                 self._start_tls(self._link.context)
@@ -222,8 +254,15 @@ class SocketConnection(ABC):
 
     def _opened(self) -> None:
         link, sock = self._link, self._socket
+        has_tls = self._secure is not None
+        opened_ns = self._clock() if has_tls else self._connected_ns
+        self._opening = opening = Opening(
+            self._dialed_ns, self._connected_ns, opened_ns, self._rtt_us, has_tls
+        )
         link.connects += 1
-        link.connect_ns += self._clock() - self._started_ns
+        link.connect_ns += opened_ns - self._started_ns
+        if len(link.openings) < MOST_OPENINGS:
+            link.openings.append(opening)
         self._recv_into = sock.recv_into
         self._send = sock.send
         self._pending = None if self._secure is None else self._secure.pending

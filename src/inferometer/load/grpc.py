@@ -28,6 +28,7 @@ from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
 from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_call
+from inferometer.wire.headers import encode_block
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Http2Request, Stream, render
 
@@ -174,6 +175,34 @@ class GrpcLink(SocketLink):
         self._channels: dict[int, _Channel] = {}
         self._streams: dict[int, SharedStream] = {}
         self._calls: list[_Call] = []
+        self._block = wiring.block  # headers of the next call
+        self._untraced: tuple[Http2Request, Http2Request] | None = (
+            None  # the calls that a traced one replaces
+        )
+
+    def carry(self, step: int, traceparent: str) -> bool:
+        if self.wiring.is_streaming:  # requests share the headers of their stream
+            return False
+        self._block = block = self.wiring.block + encode_block((("traceparent", traceparent),))
+        if self._numbered is not None:
+            self._numbered.use(block)
+            return True
+        assert isinstance(self._requests, list)
+        assert isinstance(self.plain_requests, list)
+        self._untraced = self._requests[step], self.plain_requests[step]
+        made = rendered_calls(self.wiring._replace(block=block), (self._messages[step],))[0]
+        self._requests[step] = self.plain_requests[step] = made
+        return True
+
+    def drop(self, step: int) -> None:
+        self._block = self.wiring.block
+        if self._numbered is not None:
+            self._numbered.use(self._block)
+        elif self._untraced is not None:
+            assert isinstance(self._requests, list)
+            assert isinstance(self.plain_requests, list)
+            self._requests[step], self.plain_requests[step] = self._untraced
+            self._untraced = None
 
     def prepare(self, slots: int) -> None:
         self._grow(slots)
@@ -220,8 +249,8 @@ class GrpcLink(SocketLink):
         if self.wiring.is_streaming:
             return bytes(message) + tail
         if self.wiring.compression is None:
-            return render_parts(self.wiring.block, message, tail)
-        return render_call(self.wiring.block, bytes(message) + tail, compression=self.wiring.compression)
+            return render_parts(self._block, message, tail)
+        return render_call(self._block, bytes(message) + tail, compression=self.wiring.compression)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
         """Return the connection that the slot, sequence or stream shares with others, or its own one."""
@@ -419,6 +448,8 @@ class _Channel(SocketConnection):
         if self._unwritten and not self._is_held:
             is_sampled = self._flushes & MASK < FIRST
             self._flushes += 1
+        if is_sampled and self._flushes == 1:
+            self._note_firsts()
         begun = self._cost.clock() if is_sampled else 0
         while (sender.queue or self._unsent or sender.ring) and self._is_open:
             if not self._unsent:
@@ -436,6 +467,10 @@ class _Channel(SocketConnection):
         self.is_quick = (
             self._is_unary and self._is_open and not (self.is_leaving or self.waiting or sender.ring)
         )
+
+    def _note_firsts(self) -> None:
+        for call in self._unwritten:
+            self._link.note_first(call.sent_ns, self._opening)
 
     def _stamp_written(self) -> None:
         now = self._clock()

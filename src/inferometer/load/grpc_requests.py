@@ -26,10 +26,11 @@ class NumberedCalls:
     The ID is a field at the end of the message, so requests with IDs of equal length differ in nothing else."""
 
     def __init__(self, block: bytes, messages: Sequence[Request], first: int) -> None:
-        self._block = block
+        self._block = self._usual = block
         self._messages = messages
         self._numbers = count(first)
         self._made: dict[tuple[int, int], Http2Request] = {}  # by step and length of the ID
+        self._usual_made = self._made
 
     def __getitem__(self, step: int) -> Http2Request:
         name = b"%d" % next(self._numbers)
@@ -42,6 +43,13 @@ class NumberedCalls:
         whole[-len(name) :] = name
         body = memoryview(whole)[len(whole) - made.quick_size :]
         return Http2Request(made.block, (body,), made.ends, whole, made.second, made.quick_size)
+
+    def use(self, block: bytes) -> None:
+        """Send further calls with this header block."""
+        if block == self._usual:
+            self._block, self._made = block, self._usual_made
+        else:
+            self._block, self._made = block, {}
 
     def marked(self, step: int, mark: bytes) -> Http2Request:
         """Return the call with fields that mark it as part of a sequence."""

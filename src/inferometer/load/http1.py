@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
@@ -41,6 +42,30 @@ class Http1Link(SocketLink):
         elif wiring.unique is not None:
             self.requests = UniqueRequests(requests, wiring.unique, first_number(wiring.worker))
         self._connections: list[_Connection] = []
+        self._trace = b""  # header line of the next request
+        self._untraced: Any = None  # the request that it replaces
+
+    def carry(self, step: int, traceparent: str) -> bool:
+        self._trace = f"traceparent: {traceparent}\r\n".encode()
+        parts = self._parts
+        self._untraced = parts[step]
+        if isinstance(self._untraced, tuple):  # head, placeholder, rest
+            parts[step] = (with_line(self._untraced[0], self._trace), *self._untraced[1:])
+        else:
+            parts[step] = with_line(self._untraced, self._trace)
+        return True
+
+    def drop(self, step: int) -> None:
+        self._parts[step] = self._untraced
+        self._trace = b""
+
+    @property
+    def _parts(self) -> Any:
+        return (
+            self.requests.parts
+            if isinstance(self.requests, NumberedRequests | UniqueRequests)
+            else self.requests
+        )
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         if slot >= len(self._connections):
@@ -54,6 +79,7 @@ class Http1Link(SocketLink):
                 request = _marked(request, mark)
             else:
                 request = self.conversations.request(slot, request, is_start=mark.is_start)
+                request = with_line(request, self._trace) if self._trace else request
         connection.send(request, now_ns)
 
     def _grow(self, slots: int) -> None:
@@ -87,6 +113,13 @@ class Http1Link(SocketLink):
         return sum(connection.heard for connection in self._connections)
 
 
+def with_line(request: Request, line: bytes) -> bytes:
+    """Return a copy with a header line after the request line."""
+    place = re.search(b"\r\n", request)
+    assert place is not None
+    return b"".join((request[: place.end()], line, request[place.end() :]))
+
+
 def _marked(request: Request, mark: Mark) -> bytes:
     """Return a copy with the sequence's ID and flags filled in; their placeholder is near the beginning of the JSON
     part."""
@@ -103,13 +136,13 @@ class NumberedRequests:
 
     def __init__(self, requests: Sequence[Request], first: int) -> None:
         self._numbers = count(first)
-        self._parts = [
+        self.parts = [
             (request, b"") if isinstance(request, memoryview) else request.split(ID_PLACE, 1)
             for request in requests
         ]
 
     def __getitem__(self, step: int) -> Request:
-        before, after = self._parts[step]
+        before, after = self.parts[step]
         if not after:
             return before
         return b"".join((before, (b'"%d"' % next(self._numbers)).ljust(len(ID_PLACE)), after))
@@ -121,10 +154,10 @@ class UniqueRequests:
     def __init__(self, requests: Sequence[Request], unique: Unique, first: int) -> None:
         self._numbers = count(first)
         self._unique = unique
-        self._parts = [_around_place(request, unique.width) for request in requests]
+        self.parts = [_around_place(request, unique.width) for request in requests]
 
     def __getitem__(self, step: int) -> Request:
-        before, digits, after = self._parts[step]
+        before, digits, after = self.parts[step]
         if not digits:
             return before
         return b"".join((before, self._unique.start(next(self._numbers), digits), after))
@@ -208,6 +241,8 @@ class _Connection(SocketConnection):
             self.prepare()
 
     def _sampled(self, request: Request) -> int:
+        if not self._replies:
+            self._link.note_first(self._sent_ns, self._opening)
         return self._cost.sampled(self._send, request)
 
     def _writable(self) -> None:

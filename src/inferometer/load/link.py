@@ -17,6 +17,7 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_US, Clock
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Mark
+from inferometer.records.path import Opening, PathReport
 from inferometer.records.spool import Spool
 from inferometer.services.kserve import grpc_outputs, http_outputs, infer_text
 from inferometer.services.traffic import IN_PROCESS, Checker, OutputReader, Wiring
@@ -276,6 +277,23 @@ class LinkBase:
         self.explain = callbacks.explain
         self.responded: Responded | None = None
         self.cost = SendCost()
+        self.resolve_ns = 0  # time to resolve the host name
+        self.openings: list[Opening] = []  # since the last report, like `firsts`
+        self.firsts: list[tuple[int, Opening]] = []  # send times of first requests on their connections
+
+    def take_path(self) -> PathReport:
+        """Return what was learned about the path to the server since the last call."""
+        report = PathReport(self.resolve_ns, tuple(self.openings), tuple(self.firsts))
+        self.openings.clear()
+        self.firsts.clear()
+        return report
+
+    def carry(self, step: int, traceparent: str) -> bool:
+        """Send this trace context with the next request of the step, until `drop`; return whether that is possible."""
+        return False
+
+    def drop(self, step: int) -> None:
+        """Send requests of the step as before."""
 
 
 def shown_body(wiring: Wiring, *, is_reply: bool) -> Shown:

@@ -7,6 +7,8 @@ from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Cancellation, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
+from inferometer.records.path import PathReport
+from inferometer.records.spans import SpanReport
 from inferometer.services.traffic import Validation, Wiring
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Job(NamedTuple):
     verbose: int = 0  # from ALOUD on, log every message
     visits: "VisitPlan | None" = None  # visits generate the requests instead of the shared memory
     tasks: "TaskPlan | None" = None  # tasks, likewise
+    trace_share: float | None = None  # of the requests that become spans; None reports no spans
 
 
 class Apply(NamedTuple):
@@ -90,6 +93,8 @@ class Synced(NamedTuple):
     spool_problem: str  # why requests are no longer kept; empty if they are
     visits: int = 0  # or tasks, started so far
     running: "InFlightRows | None" = None  # only if requested
+    path: PathReport = PathReport()
+    spans: SpanReport = SpanReport()
 
 
 class Stopped(NamedTuple):
@@ -98,6 +103,7 @@ class Stopped(NamedTuple):
     cancelled: int
     sent: int
     resent: int
+    spans: SpanReport = SpanReport()
 
 
 class Failed(NamedTuple):

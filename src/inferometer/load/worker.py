@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.channel import Channel
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
-from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog, shown_body
+from inferometer.load.link import LinkBase, LinkSetup, OpenLink, Replies, Request, RequestLog, shown_body
 from inferometer.load.messages import (
     Adjust,
     Applied,
@@ -39,7 +40,9 @@ from inferometer.load.messages import (
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Sequences
+from inferometer.records.path import PathReport
 from inferometer.records.ring import RingWriter, map_ring
+from inferometer.records.spans import SpanReport
 from inferometer.records.spool import Spool
 from inferometer.services.traffic import IN_PROCESS, Checker
 
@@ -117,6 +120,7 @@ class _Worker:
         self._pending_apply = False
         self._stop: Stop | None = None
         self._has_visits = job.visits is not None
+        self._take: Callable[[], SpanReport] | None = None  # spans since the last report
         if job.visits is not None:
             self._engine: Engine | VisitEngine | TaskEngine = self._visit_engine(job, job.visits)
             return
@@ -126,7 +130,12 @@ class _Worker:
         requests, replies = _requests(job), _maybe_replies(job, self._spool)
         setup = LinkSetup(job.wiring, requests, replies, self._reactor, monotonic_ns)
         sequences = job.sequences
-        self._engine = Engine(
+        make: Callable[..., Engine] = Engine
+        if job.trace_share is not None:
+            from inferometer.load.traced import TracedEngine
+
+            make = partial(TracedEngine, share=job.trace_share, worker=job.wiring.worker)
+        self._engine = make(
             steps=len(requests),
             open_link=_open_link(setup),
             reactor=self._reactor,
@@ -141,6 +150,7 @@ class _Worker:
             cancellation=job.cancellation,
             log=None if job.verbose < ALOUD else RequestLog(requests, job.wiring),
         )
+        self._take = getattr(self._engine, "take_spans", None)
 
     def _visit_engine(self, job: Job, plan: "VisitPlan") -> "VisitEngine":
         from inferometer.load.visit_engine import VisitEngine
@@ -198,7 +208,8 @@ class _Worker:
         self._engine.run(monotonic_ns() + FLUSH_NS, lambda: self._engine.link.is_flushed)
         if self._spool is not None:
             self._spool.flush()
-        self._controller.send(Stopped(cancelled, self._engine.sent, self._engine.link.resent))
+        sent, resent = self._engine.sent, self._engine.link.resent
+        self._controller.send(Stopped(cancelled, sent, resent, self._take_spans()))
 
     def _drain(self, stop: Stop) -> None:
         """Wait for outstanding requests as long as some keep ending."""
@@ -255,7 +266,12 @@ class _Worker:
             spool_problem="" if spool is None else spool.problem,
             visits=getattr(engine, "begun", 0),
             running=InFlightRows(*engine.running(seen_ns)) if with_running else None,
+            path=link.take_path() if isinstance(link, LinkBase) else PathReport(),
+            spans=self._take_spans(),
         )
+
+    def _take_spans(self) -> SpanReport:
+        return SpanReport() if self._take is None else self._take()
 
     def _wait_for_room(self) -> None:
         """Wait until the controller makes room in the ring; raise EOFError if it is gone."""

@@ -25,8 +25,10 @@ from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop,
 from inferometer.load.plan import Cancellation, Closed, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
+from inferometer.records.path import NetworkPath
 from inferometer.records.records import EMPTY, Records, RingReader, Totals, from_cells, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
+from inferometer.records.spans import SpanReport, Tracing
 from inferometer.services.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
@@ -73,6 +75,7 @@ class Collected(NamedTuple):
     heard: int = 0  # bytes received of their replies; any change shows that the server is working
     # If requested: requests in flight as if they had ended at `seen_ns`, with their responses so far.
     running: Records | None = None
+    path: NetworkPath | None = None  # to the server, as all connections so far show it
 
 
 class Load(Protocol):
@@ -194,6 +197,8 @@ class Workers:
     spool_fds: Sequence[int] = ()  # one per worker, to keep its requests for the export
     start: StartProcess | None = None
     spool_problem: str = ""  # why a worker could not keep its requests
+    tracing: Tracing | None = None
+    _path: NetworkPath = field(default_factory=NetworkPath)
     _processes: list[_Worker] = field(default_factory=list)
     _examples: dict[int, str] = field(default_factory=dict)
     _backlog: list[Records] = field(default_factory=list)
@@ -269,6 +274,7 @@ class Workers:
             spool_fd=spool_fd,
             visits=self.traffic.visits,
             tasks=self.traffic.tasks,
+            trace_share=None if self.tracing is None else self.tracing.share,
         )
         # The missing answer reveals the failure.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -326,6 +332,8 @@ class Workers:
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
             self.spool_problem = self.spool_problem or answer.spool_problem
+        self._path.add(answer.path for answer in answers)
+        self._trace(answer.spans for answer in answers)
         if asked_ns >= min(until_ns, self._look_ns):
             self._look_ns = asked_ns + LOOK_NS
             files = max(open_files(process.child.pid) for process in self._processes)
@@ -346,6 +354,7 @@ class Workers:
             loop_lag_ns=max(answer.seen_ns + answer.behind_ns for answer in answers) - asked_ns,
             outstanding=sum(answer.outstanding for answer in answers),
             heard=sum(answer.heard for answer in answers),
+            path=self._path,
         )
         records = self._take()
         self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
@@ -372,7 +381,13 @@ class Workers:
         )
         self.drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
+        self._trace(answer.spans for answer in answers)
         return sum(answer.cancelled for answer in answers)
+
+    def _trace(self, reports: Iterable[SpanReport]) -> None:
+        for report in reports:
+            if self.tracing is not None and (report.rows or report.dropped):
+                self.tracing.sink.add(report, self._path)
 
     def totals(self) -> Totals:
         self.drain()

@@ -130,6 +130,7 @@ def _local_workers(setup: Setup) -> Workers:
         verbose=options.verbose,
         start=None if setup.host is None else setup.host.start,
         spool_fds=() if journal is None else journal.open_spools(most),
+        tracing=setup.tracing,
     )
 
 

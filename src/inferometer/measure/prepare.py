@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from inferometer.dataset.replay import Trace
     from inferometer.measure.journal import RequestJournal
     from inferometer.measure.prompts import RunPrompts
+    from inferometer.records.spans import Tracing
     from inferometer.server.in_process import Host
     from inferometer.services.shared_memory import Shared
 
@@ -77,6 +78,7 @@ class Setup:
     host: "Host | None" = None  # of the worker, if it runs the server
     prompts: "RunPrompts | None" = None  # for servers that read text
     parts: tuple["Setup", ...] = ()  # one per traffic class, if there are several
+    tracing: "Tracing | None" = None  # only if requests are exported as spans
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -216,7 +218,9 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
-            effective=_effective(options, level_settings, dataset, last, agenda),
+            effective=replace(
+                _effective(options, level_settings, dataset, last, agenda), api=service.api_name
+            ),
             host=describe_host(),
             server={
                 **server,

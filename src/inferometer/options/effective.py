@@ -14,6 +14,7 @@ class Effective:
     mode: str = "concurrency"  # the kind of load
     service_kind: str = ""
     protocol: str = ""
+    api: str = ""  # of a text server, named as for --endpoint
     shared_memory: str = "none"
     input_format: str = "binary"
     output_format: str = "binary"

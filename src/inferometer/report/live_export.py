@@ -86,6 +86,7 @@ class LatestFigures:
 
     def __init__(self, *, command: str, run: str = "") -> None:
         self._labels = {"model": "", "command": command, "run": run or secrets.token_hex(4)}
+        self.url = ""  # of the server
         self._mode = ""
         self._known: dict[str, float] = {}
         self._before = dict.fromkeys(_COUNTERS, 0)  # totals of finished levels,
@@ -97,10 +98,15 @@ class LatestFigures:
     def rows(self) -> tuple[Row, ...]:
         return self._rows
 
+    @property
+    def model(self) -> str:
+        return self._labels["model"]
+
     def tell(self, line: Mapping[str, Any]) -> None:
         kind = line["kind"]
         if kind == "prepared":
             self._labels = {**self._labels, "model": line["model"]}
+            self.url = line["url"]
         elif kind == "level":
             self._mode = line["mode"]
             self._known |= {"load": line["value"], "number": line["number"]}

@@ -6,31 +6,44 @@ the thread keeps trying.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from inferometer import __version__
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.report.genai import GenAiHistograms, genai_attributes
 from inferometer.report.live_export import FIGURES, LatestFigures
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
 
+    from inferometer.options.effective import Effective
+    from inferometer.stats.level_progress import LevelProgress
+
 PERIOD_S = 1.0
-TIMEOUT_S = 2.0  # per push
 LAST_S = 1.0  # wait for the last push at the end of a run, if the previous one succeeded
-PATH = "/v1/metrics"
+METRICS_PATH = "/v1/metrics"
+TRACES_PATH = "/v1/traces"
 
 
-class OtlpPush:
+class Post(Protocol):
+    """Sends a body to a collector, within a time limit for the whole reply, which it returns; raises PeerError."""
+
+    url: str  # without secrets
+
+    def __call__(self, body: bytes, /) -> bytes: ...
+
+
+class OtlpPush(Watcher):
     """Starts pushing when it is created."""
 
-    def __init__(self, figures: LatestFigures, url: str, warn: Callable[[str], None]) -> None:
-        self._url = endpoint(url)
+    def __init__(self, figures: LatestFigures, post: Post, warn: Callable[[str], None]) -> None:
         try:
-            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            import opentelemetry.exporter.otlp.proto.common.metrics_encoder  # noqa: F401
             from opentelemetry.sdk.metrics import MeterProvider
             from opentelemetry.sdk.metrics.export import InMemoryMetricReader
             from opentelemetry.sdk.resources import Resource
@@ -39,16 +52,19 @@ class OtlpPush:
                 "--otlp requires the OpenTelemetry packages, which are not installed",
                 remedy="pip install 'inferometer[otlp]'",
             ) from error
-        for name in ("opentelemetry.exporter", "opentelemetry.sdk"):  # they log every failure; we warn once
-            logger = logging.getLogger(name)
-            logger.addHandler(logging.NullHandler())
-            logger.propagate = False
+        logger = logging.getLogger("opentelemetry.sdk")  # it logs every failure; we warn once
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
         self._figures = figures
+        self._post = post
         self._warn = warn
         self._is_failing = self._has_warned = False
+        self._api = ""
+        self._histograms = GenAiHistograms()
+        self._begun_ns = time.time_ns()
+        self._lock = threading.Lock()  # of the histograms
         self._ended = threading.Event()
         self._reader = InMemoryMetricReader()
-        self._exporter = OTLPMetricExporter(self._url, timeout=TIMEOUT_S)
         resource = Resource({"service.name": "inferometer", "service.version": __version__})
         self._provider = MeterProvider([self._reader], resource, shutdown_on_exit=False)
         self._define()
@@ -68,32 +84,80 @@ class OtlpPush:
             if figure.otel_name == name:
                 yield Observation(value, labels)
 
+    # --- events of the run
+
+    def prepared(self, effective: "Effective") -> None:
+        self._api = effective.api
+
+    def progressed(self, progress: "LevelProgress") -> None:
+        if self._api and len(progress.records):
+            with self._lock:
+                self._histograms.add(progress.records)
+
+    def turn_progressed(self, variant: str, progress: "LevelProgress") -> None:
+        self.progressed(progress)
+
+    # --- the thread
+
     def _push_on(self) -> None:
         while not self._ended.wait(PERIOD_S):
             self._push()
         self._push()  # the figures at the end
 
     def _push(self) -> None:
-        from opentelemetry.sdk.metrics.export import MetricExportResult
+        from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 
         data = self._reader.get_metrics_data()
         if data is None:  # no figures yet
             return
-        self._is_failing = self._exporter.export(data) is not MetricExportResult.SUCCESS
-        if self._is_failing and not self._has_warned:
-            self._has_warned = True
-            self._warn(f"--otlp cannot push figures to {self._url}; the run continues")
+        data.resource_metrics[0].scope_metrics[0].metrics.extend(self._histogram_metrics())
+        try:
+            self._post(encode_metrics(data).SerializeToString())
+            self._is_failing = False
+        except PeerError as error:
+            self._is_failing = True
+            if not self._has_warned:
+                self._has_warned = True
+                self._warn(f"--otlp cannot push figures to {self._post.url}; the run continues: {error}")
+
+    def _histogram_metrics(self) -> list[Any]:
+        from opentelemetry.sdk.metrics.export import (
+            AggregationTemporality,
+            Histogram,
+            HistogramDataPoint,
+            Metric,
+        )
+
+        points: dict[Any, list[HistogramDataPoint]] = {}
+        common = genai_attributes(self._api, self._figures.model, self._figures.url)
+        with self._lock:
+            for spec, labels, counts in self._histograms:
+                point = HistogramDataPoint(
+                    attributes=common | dict(labels),
+                    start_time_unix_nano=self._begun_ns,
+                    time_unix_nano=time.time_ns(),
+                    count=counts.count,
+                    sum=counts.total,
+                    bucket_counts=counts.buckets.tolist(),
+                    explicit_bounds=spec.bounds,
+                    min=counts.low,
+                    max=counts.high,
+                )
+                points.setdefault(spec, []).append(point)
+        return [
+            Metric(spec.name, spec.help, spec.unit, Histogram(rows, AggregationTemporality.CUMULATIVE))
+            for spec, rows in points.items()
+        ]
 
     def close(self) -> None:
         """Push the last figures, unless the collector is failing."""
         self._ended.set()
         if not self._is_failing:
             self._thread.join(LAST_S)
-        self._exporter.shutdown()
 
 
-def endpoint(url: str) -> str:
-    """The URL for metrics; an address without a path gets the collector's usual one."""
+def endpoint(url: str, *, option: str = "--otlp", path: str = METRICS_PATH) -> str:
+    """Return the URL of a collector for this kind of data; an address without a path gets the collector's usual one."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -101,7 +165,7 @@ def endpoint(url: str) -> str:
         is_address = False
     if not is_address:
         raise UsageError(
-            f"--otlp '{url}' is not the address of a collector",
+            f"{option} '{url}' is not the address of a collector",
             remedy="use a form such as http://localhost:4318",
         )
-    return parts._replace(path=PATH).geturl() if parts.path in ("", "/") else url
+    return parts._replace(path=path).geturl() if parts.path in ("", "/") else url

@@ -79,8 +79,9 @@ class HttpControl:
         *,
         headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
         timeout_s: float | None = None,
+        largest: int | None = None,
     ) -> tuple[int, bytes]:
-        """Return status and body of the answer; `headers` are sent with a body."""
+        """Return status and body of the answer, which has at most `largest` bytes; `headers` are sent with a body."""
         path = self._connection.endpoint.prefix + path or "/"
         given = (*self._headers(), *(() if body is None else headers))
         length = None if body is None else len(body)
@@ -88,7 +89,7 @@ class HttpControl:
         if body and MESSAGES.is_shown:
             MESSAGES.debug("> %s", body_text(body))
         request = encode_request(method, path, given, length) + (body or b"")
-        head, text = self._send(request, path, timeout_s)
+        head, text = self._send(request, path, timeout_s, largest)
         MESSAGES.debug("< %d %s, %d bytes", head.status, printable(head.reason), len(text))
         if text and MESSAGES.is_shown:
             MESSAGES.debug("< %s", without_key(body_text(text), self._connection.key))
@@ -115,13 +116,15 @@ class HttpControl:
     def _reason(self, text: bytes) -> str:
         return without_key(reason_of(text), self._connection.key)
 
-    def _send(self, request: bytes, path: str, timeout_s: float | None) -> tuple[Head, bytes]:
+    def _send(
+        self, request: bytes, path: str, timeout_s: float | None, largest: int | None = None
+    ) -> tuple[Head, bytes]:
         endpoint = self._connection.endpoint
         deadline = Deadline.after(self._connection.timeout_s if timeout_s is None else timeout_s)
         try:
             with closing(connect(endpoint, deadline, self._context)) as sock:
                 send_all(sock, request, deadline)
-                return _reply(sock, deadline)
+                return _reply(sock, deadline, LARGEST_BODY if largest is None else largest)
         except TimeoutError as error:
             url = f"{endpoint._replace(prefix='')}{path or endpoint.prefix}"
             raise late(url, error) from error
@@ -139,8 +142,8 @@ def late(url: str, error: TimeoutError) -> PeerError:
     )
 
 
-def _reply(sock: socket.socket, deadline: Deadline) -> tuple[Head, bytes]:
-    """Read a complete reply of at most LARGEST_BODY bytes."""
+def _reply(sock: socket.socket, deadline: Deadline, largest: int) -> tuple[Head, bytes]:
+    """Read a complete reply of at most `largest` bytes."""
     decoder = ReplyDecoder(keep=True)
     buffer = bytearray(BUFFER)
     while True:
@@ -154,8 +157,8 @@ def _reply(sock: socket.socket, deadline: Deadline) -> tuple[Head, bytes]:
             line = bytes(buffer[:length]).partition(b"\n")[0].decode("latin-1")
             is_other = is_first and not line.startswith("HTTP/")
             raise BadReply(str(error), line if is_other else "") from error
-        if len(decoder.body) > LARGEST_BODY:
-            raise BadReply(f"its answer exceeds {LARGEST_BODY} bytes")
+        if len(decoder.body) > largest:
+            raise BadReply(f"its answer exceeds {largest} bytes")
         if is_whole:
             assert decoder.head is not None
             return decoder.head, bytes(decoder.body)

@@ -30,6 +30,11 @@ RESPONSE = "response"
 class Service(Protocol):
     """A server of some kind at one address. The defaults apply to servers without the call."""
 
+    @property
+    def api_name(self) -> str:
+        """The name of its API for text, as for --endpoint; empty for servers of other kinds."""
+        return ""
+
     def server(self) -> Document:
         """Return the server's `name`, `version` and `extensions`; "statistics" among these means that it has counters.
 

@@ -59,6 +59,10 @@ class OpenAi(Service):
         self._connection = connection._replace(headers=(*connection.headers, *own))
         self._control = HttpControl(self._connection)
 
+    @property
+    def api_name(self) -> str:
+        return self.api.name
+
     # --- control calls
 
     def models(self) -> list[str]:

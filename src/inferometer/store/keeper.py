@@ -35,6 +35,7 @@ class Keeper:
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
         self._tells: list[Tell] = []
+        self._watchers: list[Watcher] = []
         self._reported: dict[str, Any] = {}  # the subject, as last reported to the live page
         self._limits: tuple[Mapping[str, Any], ...] = ()  # limits of the SLO, for the charts of the live page
         self._commit: CommitReader | None = None
@@ -66,13 +67,17 @@ class Keeper:
         """Add another receiver of live lines, whether or not the run is stored; call this before the run starts."""
         self._tells.append(tell)
 
+    def watch_also(self, watcher: Watcher) -> None:
+        """Add another watcher of the run; call this before the run starts."""
+        self._watchers.append(watcher)
+
     def watching(self, progress: Watcher) -> Watcher:
-        """A watcher that informs both the progress display and the receivers of live lines."""
+        """Return a watcher that informs the progress display, other watchers, and the receivers of live lines."""
         if not self._tells:
-            return progress
+            return together(progress, *self._watchers) if self._watchers else progress
         from inferometer.store.live import LiveFeed
 
-        return together(progress, LiveFeed(self._tell))
+        return together(progress, *self._watchers, LiveFeed(self._tell))
 
     def _tell(self, line: Mapping[str, Any]) -> None:
         for tell in self._tells:

@@ -1,0 +1,286 @@
+"""Requests as OpenTelemetry spans, pushed to a collector (`--otlp-traces`).
+
+A span begins when its request was due and ends with its reply; the phases on the client are its events. A separate
+thread encodes and pushes the spans. If the collector fails or does not respond, one warning names it; the run
+continues, and spans that could not be delivered are counted.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from inferometer import __version__
+from inferometer.base import status as outcome
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.frozen import frozen
+from inferometer.base.secrets import redacted
+from inferometer.base.text import printable
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.records.path import NetworkPath, Opening
+from inferometer.records.spans import SLOW, SpanReport, SpanRow
+from inferometer.report.genai import error_type, genai_attributes, server_attributes
+from inferometer.report.otlp import Post
+from inferometer.stats.watcher import Watcher
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+PERIOD_S = 1.0
+LAST_S = 3.0  # wait for the last spans at the end of a run, if the previous push succeeded
+SLOWEST = 10  # requests of a level
+MOST_WAITING = 20_000  # spans between two pushes; later ones are dropped and counted
+AT_ONCE = 1000  # spans of a push
+OK_CODE, ERROR_CODE, CLIENT_KIND, SAMPLED_FLAG = 1, 2, 3, 1
+
+
+@frozen
+class SpanSubject:
+    """What all spans of a run have in common."""
+
+    url: str
+    protocol: str  # http, grpc or in-process
+    models: tuple[str, ...] = ("",)
+    model_of_step: tuple[int, ...] = ()  # index in `models`; empty if there is only one
+    api: str = ""  # of a text server
+
+    def model(self, step: int) -> str:
+        return self.models[self.model_of_step[step]] if self.model_of_step else self.models[0]
+
+
+@frozen
+class LabeledSpan:
+    """A request with the level that it belongs to, and the connection that was opened for it, if any."""
+
+    row: SpanRow
+    mode: str
+    value: float
+    opening: Opening | None = None
+    resolve_ns: int = 0
+
+
+class SpanExport(Watcher):
+    """Receives spans from the workers and pushes them. Starts its thread when it is created."""
+
+    def __init__(self, post: Post, warn: Callable[[str], None], *, epoch_ns: int | None = None) -> None:
+        try:
+            import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                "--otlp-traces requires the OpenTelemetry packages, which are not installed",
+                remedy="pip install 'inferometer[otlp]'",
+            ) from error
+        self.subject = SpanSubject("", "http")
+        self._post = post
+        self._warn = warn
+        self._epoch_ns = time.time_ns() - monotonic_ns() if epoch_ns is None else epoch_ns
+        self._level = ("", 0.0)
+        self._slow: list[LabeledSpan] = []  # the slowest requests of the current level
+        self._waiting: deque[LabeledSpan] = deque()
+        self.delivered = self.lost = 0
+        self._problem = ""
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._push_on, name="spans", daemon=True)
+        self._thread.start()
+
+    # --- called by the controller
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._end_level()
+        self._level = mode, value
+
+    def add(self, report: SpanReport, path: NetworkPath) -> None:
+        self.lost += report.dropped
+        for row in report.rows:
+            opening = path.firsts.get(row.sent_ns)
+            span = LabeledSpan(row, *self._level, opening, path.resolve_ns if opening is not None else 0)
+            if row.reason == SLOW:
+                self._slow.append(span)
+            else:
+                self._queue(span)
+        self._slow = sorted(self._slow, key=lambda span: -span.row.took_ns)[:SLOWEST]
+
+    def _queue(self, span: LabeledSpan) -> None:
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append(span)
+        else:
+            self.lost += 1
+
+    def _end_level(self) -> None:
+        for span in self._slow:
+            self._queue(span)
+        self._slow = []
+
+    def close(self) -> None:
+        """Push the last spans, unless the collector is failing, and say how many were not delivered."""
+        self._end_level()
+        self._ended.set()
+        self._thread.join(LAST_S if not self._problem else 0)
+        with self._lock:
+            lost = self.lost + len(self._waiting)
+            if lost:
+                total = lost + self.delivered
+                why = f": {self._problem}" if self._problem else ""
+                self._warn(f"{lost:,} of {total:,} spans were not delivered to {self._post.url}{why}")
+
+    # --- the thread
+
+    def _push_on(self) -> None:
+        while not self._ended.wait(PERIOD_S):
+            self._push()
+        self._push()
+
+    def _push(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            try:
+                rejected, why = self._send(batch)
+            except PeerError as error:
+                rejected, why = len(batch), str(error)
+            with self._lock:
+                self.delivered += len(batch) - rejected
+                self.lost += rejected
+                if rejected and not self._problem:
+                    self._warn(
+                        f"--otlp-traces cannot push spans to {self._post.url}; the run continues: {why}"
+                    )
+                self._problem = why if rejected else ""
+            if rejected:
+                return
+
+    def _send(self, batch: Sequence[LabeledSpan]) -> tuple[int, str]:
+        """Push the spans; return how many the collector rejected, and why."""
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+        reply = self._post(encoded(batch, self.subject, self._epoch_ns))
+        try:
+            found = ExportTraceServiceResponse.FromString(reply).partial_success
+        except DecodeError:  # the status says that all is well, and some collectors answer in JSON
+            return 0, ""
+        rejected = min(max(found.rejected_spans, 0), len(batch))
+        return rejected, printable(found.error_message[:200])
+
+
+# --- encoding
+
+
+def encoded(batch: Sequence[LabeledSpan], subject: SpanSubject, epoch_ns: int) -> bytes:
+    """Encode spans as a push to a collector."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    request = ExportTraceServiceRequest()
+    resource = request.resource_spans.add()
+    for key, value in (("service.name", "inferometer"), ("service.version", __version__)):
+        _put(resource.resource.attributes, key, value)
+    scope = resource.scope_spans.add()
+    scope.scope.name, scope.scope.version = "inferometer", __version__
+    for span in batch:
+        _fill(scope.spans.add(), span, subject, epoch_ns)
+    return request.SerializeToString()
+
+
+def _fill(target: "Span", span: LabeledSpan, subject: SpanSubject, epoch_ns: int) -> None:
+    row = span.row
+    target.trace_id = row.trace_id.to_bytes(16, "big")
+    target.span_id = row.span_id.to_bytes(8, "big")
+    target.flags = SAMPLED_FLAG
+    target.kind = CLIENT_KIND
+    target.name = span_name(row, subject)
+    target.start_time_unix_nano = epoch_ns + row.due_ns
+    target.end_time_unix_nano = epoch_ns + max(row.end_ns, row.due_ns)
+    for key, value in attributes(span, subject).items():
+        _put(target.attributes, key, value)
+    for name, time_ns in events(span):
+        event = target.events.add()
+        event.name, event.time_unix_nano = name, epoch_ns + time_ns
+    target.dropped_events_count = max(0, row.responses - len(row.times)) if row.times else 0
+    if row.status not in (outcome.OK, outcome.WITHDRAWN):
+        target.status.code = ERROR_CODE
+        target.status.message = redacted(printable(row.text)) or outcome.kind(row.status)
+
+
+def _put(target: Any, key: str, value: Any) -> None:
+    pair = target.add()
+    pair.key = key
+    if isinstance(value, bool):
+        pair.value.bool_value = value
+    elif isinstance(value, int):
+        pair.value.int_value = value
+    elif isinstance(value, float):
+        pair.value.double_value = value
+    else:
+        pair.value.string_value = str(value)
+
+
+def span_name(row: SpanRow, subject: SpanSubject) -> str:
+    """Return the operation and the model, as the conventions say."""
+    model = subject.model(row.step)
+    operation = genai_attributes(subject.api, model, "")["gen_ai.operation.name"] if subject.api else "infer"
+    return f"{operation} {model}".rstrip()
+
+
+def attributes(span: LabeledSpan, subject: SpanSubject) -> dict[str, Any]:
+    """Return the attributes of a span: those of the conventions, and ours."""
+    row = span.row
+    found = server_attributes(subject.url)
+    if subject.api:
+        found |= genai_attributes(subject.api, subject.model(row.step), subject.url) | _usage(row)
+    if row.status not in (outcome.OK, outcome.WITHDRAWN):
+        found["error.type"] = error_type(row.status)
+    if subject.protocol == "grpc":
+        found["rpc.system"] = "grpc"
+        if row.status == outcome.OK or row.status >= outcome.GRPC:
+            found["rpc.grpc.status_code"] = max(0, row.status - outcome.GRPC)
+    elif outcome.HTTP <= row.status < outcome.GRPC:
+        found["http.response.status_code"] = row.status - outcome.HTTP
+    found |= {
+        "inferometer.reason": row.reason,
+        "inferometer.propagated": row.is_propagated,
+        "inferometer.load.mode": span.mode,
+        "inferometer.load.value": float(span.value),
+        "inferometer.worker": row.worker,
+        "inferometer.slot": row.slot,
+        "inferometer.step": row.step,
+        "inferometer.latency": row.took_ns / NS_PER_S,
+        "inferometer.received.bytes": row.received,
+    }
+    if span.opening is not None:
+        found["inferometer.connection.first_request"] = True
+        found["inferometer.connection.resolve"] = span.resolve_ns / NS_PER_S
+    return found
+
+
+def _usage(row: SpanRow) -> dict[str, Any]:
+    counts = {
+        "gen_ai.usage.input_tokens": row.prompt_tokens,
+        "gen_ai.usage.output_tokens": row.tokens,
+        "gen_ai.usage.cache_read.input_tokens": row.cached_tokens,
+        "gen_ai.usage.reasoning.output_tokens": row.reasoning_tokens,
+    }
+    found: dict[str, Any] = {key: count for key, count in counts.items() if count}
+    if row.times:
+        found["gen_ai.request.stream"] = True
+        if row.first_ns and row.sent_ns:
+            found["gen_ai.response.time_to_first_chunk"] = (row.first_ns - row.sent_ns) / NS_PER_S
+    return found
+
+
+def events(span: LabeledSpan) -> Iterator[tuple[str, int]]:
+    """Yield the phases of a request on the client, in order of time. The host name is resolved before the load."""
+    row, opening = span.row, span.opening
+    if opening is not None and opening.started_ns >= row.due_ns:  # otherwise it was opened in advance
+        yield "inferometer.connect", opening.started_ns
+        yield "inferometer.connected", opening.connected_ns
+        if opening.has_tls:
+            yield "inferometer.tls_done", opening.opened_ns
+    if row.sent_ns:
+        yield "inferometer.send", row.sent_ns
+    if row.wrote_ns:
+        yield "inferometer.sent", row.wrote_ns
+    if row.first_ns:
+        yield "inferometer.first_byte", row.first_ns
+    for time_ns in row.times:
+        yield "inferometer.response", time_ns
