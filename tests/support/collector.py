@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector that receives figures over HTTP and decodes them with the official messages."""
+"""An OpenTelemetry collector that receives figures and spans over HTTP and decodes them with the official messages."""
 
 import gzip
 import threading
@@ -11,16 +11,23 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from tests.support.servers import DEADLINE_S
 
 
 class Collector:
-    """The collector. Use as a context manager. `status` is the status of its replies."""
+    """The collector. Use as a context manager. `status` is the status of its replies; `rejected` spans of a push are
+    not accepted."""
 
-    def __init__(self, status: int = 200) -> None:
+    def __init__(self, status: int = 200, *, rejected: int = 0) -> None:
         self.pushes: list[Any] = []
         self.paths: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.spans: list[Any] = []
         self._news = threading.Condition()
         collector = self
 
@@ -34,10 +41,10 @@ class Collector:
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 with collector._news:
-                    collector.pushes.append(ExportMetricsServiceRequest.FromString(body))
+                    reply = collector._taken(self.path, body, rejected)
                     collector.paths.append(self.path)
+                    collector.headers.append({name.lower(): value for name, value in self.headers.items()})
                     collector._news.notify_all()
-                reply = ExportMetricsServiceResponse().SerializeToString()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/x-protobuf")
                 self.send_header("Content-Length", str(len(reply)))
@@ -49,6 +56,18 @@ class Collector:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+
+    def _taken(self, path: str, body: bytes, rejected: int) -> bytes:
+        if not path.endswith("/v1/traces"):
+            self.pushes.append(ExportMetricsServiceRequest.FromString(body))
+            return ExportMetricsServiceResponse().SerializeToString()
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+        reply = ExportTraceServiceResponse()
+        if rejected:
+            reply.partial_success.rejected_spans = rejected
+            reply.partial_success.error_message = "quota"
+        return reply.SerializeToString()
 
     @property
     def url(self) -> str:

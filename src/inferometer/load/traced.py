@@ -4,9 +4,9 @@ A request is **sampled** before it is sent, and then carries its ids in `tracepa
 among the slowest, is known only when it ends: such a request gets a span as well, with ids that the server never saw.
 Rendering a header into every request would cost more than the whole rest of the path, so the others carry none.
 
-The usual path costs one call and a few comparisons more than without spans: `next_step` counts down to the next sampled
-request. For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step` returns,
-and gets the usual one back at the next call (`drop`).
+The usual path costs one call and a few comparisons more than without spans: `next_step` counts down to the next
+sampled request. For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step`
+returns, and gets the usual one back at the next call (`drop`).
 """
 
 import math

@@ -25,7 +25,7 @@ from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop,
 from inferometer.load.plan import Cancellation, Closed, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
-from inferometer.records.path import NetworkPath
+from inferometer.records.network_path import NetworkPath
 from inferometer.records.records import EMPTY, Records, RingReader, Totals, from_cells, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
 from inferometer.records.spans import SpanReport, Tracing
@@ -357,6 +357,7 @@ class Workers:
             path=self._path,
         )
         records = self._take()
+        self._path.match(records)
         self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
         running = [from_cells(*answer.running) for answer in answers if answer.running is not None]
         return self._last._replace(records=records, running=join(running) if running else None)

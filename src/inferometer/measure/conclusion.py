@@ -38,11 +38,13 @@ from inferometer.stats.measurement import (
     HostUse,
     Level,
     Measurement,
+    NetworkFigures,
     PromiseOutcome,
     Rates,
     WindowFigures,
 )
 from inferometer.stats.merge import Subject, measurement, start_figures
+from inferometer.stats.network import network_share
 from inferometer.stats.overload import busy_rate, is_beyond, is_within
 from inferometer.stats.promises import judge
 from inferometer.stats.readings import bounds
@@ -141,6 +143,7 @@ class RawLevel:
     server_end: str = ""  # how it ended, if it ended by itself
     clients: tuple[ClientFigures, ...] = ()  # if the load came from several machines
     classes: tuple[ClassFigures, ...] = ()
+    network: NetworkFigures | None = None
     first_round: Window | None = None  # of users with staggered starts, before the level
     has_own_plan: bool = True  # False for a class that shares workers: it has no rate of its own
 
@@ -191,8 +194,15 @@ def conclude(raw: RawLevel) -> Level:
         clients=raw.clients,
         name=raw.point.name,
         classes=raw.classes,
+        network=_maybe_network(raw, found),
     )
     return replace(level, promise=_maybe_outcome(raw, level))
+
+
+def _maybe_network(raw: RawLevel, found: Measurement | None) -> NetworkFigures | None:
+    if raw.network is None or found is None or not found.request_count:
+        return raw.network
+    return replace(raw.network, share=network_share(raw.network, dict(found.latency_intervals).get("p50")))
 
 
 def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:

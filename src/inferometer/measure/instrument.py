@@ -119,6 +119,7 @@ class Instrument:
     most_workers: int = 1
     host: HostWatch | None = None  # None to ignore how busy this machine is
     clients: "tuple[ByClient, ...]" = ()  # one, or one per class; empty if all load comes from this machine
+    is_local: bool = False  # the server runs on this machine
     silence_ns: int = SILENCE_NS  # a run is aborted after this time without any answer
     examples_of: Callable[[int], dict[int, str]] | None = None  # for one class, if each has its own workers
     may_cut: Callable[[], bool] = lambda: (

@@ -22,6 +22,7 @@ from inferometer.measure.liveness import Liveness, Silence
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
 from inferometer.stats.merge import counters_were_reset
+from inferometer.stats.network import PhaseSample, network_figures
 from inferometer.stats.stopping import Precision, StopDecision
 from inferometer.stats.windows import Window, join_windows, split
 
@@ -45,6 +46,7 @@ class LevelRun:
         self._timing = ScheduleTiming() if self._rules.is_open and settings.is_whole else None
         self._open = self._rules.new_window(start_ns)
         self._rest = split(collected.records, start_ns)[1]  # ended after the last closed window
+        self._phases = PhaseSample()
         self._is_last = False  # the last closed window contains the rest of a whole plan
         self._last_end_ns = 0
         self._cut_ns = 0  # when a window of the classic rule is cut short
@@ -223,6 +225,8 @@ class LevelRun:
         if self._timing is not None:
             self._timing.add(records)
         self._liveness.add(records)
+        if self._collected.path is not None:
+            self._phases.add(records, self._collected.path)
 
     def _follow(self, end_ns: int) -> None:
         """Add the work done on requests in flight at the end of the current window."""
@@ -299,6 +303,7 @@ class LevelRun:
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             timing=self._timing,
             first_round=self._first_round,
+            network=network_figures(self._collected.path, self._phases, is_local=self._instrument.is_local),
         )
         return replace(raw, classes=self._classes.conclude(raw, counted))
 

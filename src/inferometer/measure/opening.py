@@ -182,6 +182,7 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
         most_workers=_most_workers(setup) if options.ray is None else _most_of_clients(load),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
         clients=() if options.ray is None else by_client(load),
+        is_local=is_this_host(setup.traffic.wiring.endpoint.host),
         # A longer timeout or window means that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
         # The first Ctrl-C lets a window of the classic tool finish.

@@ -1,7 +1,5 @@
-"""The path to the server as its connections show it: how long each took to open, and its first requests."""
+"""The path to the server as a worker sees it: how long each connection took to open, and its first requests."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_OPENINGS = 20_000  # kept; later ones are only counted
@@ -31,18 +29,3 @@ class PathReport(NamedTuple):
     resolve_ns: int = 0  # time to resolve the host name, once per worker
     openings: tuple[Opening, ...] = ()
     firsts: tuple[tuple[int, Opening], ...] = ()  # send time of the first request on a connection
-
-
-@dataclass(slots=True)
-class NetworkPath:
-    """Everything the workers have learned so far."""
-
-    resolve_ns: int = 0  # of the slowest worker
-    openings: list[Opening] = field(default_factory=list)
-    firsts: dict[int, Opening] = field(default_factory=dict)  # by send time
-
-    def add(self, reports: Iterable[PathReport]) -> None:
-        for report in reports:
-            self.resolve_ns = max(self.resolve_ns, report.resolve_ns)
-            self.openings += report.openings[: max(0, MOST_OPENINGS - len(self.openings))]
-            self.firsts.update(report.firsts[: max(0, MOST_OPENINGS - len(self.firsts))])

@@ -1,8 +1,9 @@
 """Requests to be exported as spans: what a worker reports about each, and who receives it."""
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from inferometer.records.path import NetworkPath
+if TYPE_CHECKING:  # needs numpy, which workers do without
+    from inferometer.records.network_path import NetworkPath
 
 SAMPLED = "sampled"
 FAILED = "failed"
@@ -47,7 +48,7 @@ class SpanReport(NamedTuple):
 class SpanSink(Protocol):
     """Receiver of spans in the controller."""
 
-    def add(self, report: SpanReport, path: NetworkPath) -> None: ...
+    def add(self, report: SpanReport, path: "NetworkPath") -> None: ...
 
 
 class Tracing(NamedTuple):

@@ -65,6 +65,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     depth: Depth = Depth.MAIN
     tones: tuple[Tone, ...] = ()  # one per row, for its last cell
+    is_detail: bool = False  # shown on a terminal only if verbose
 
 
 @frozen

@@ -18,7 +18,8 @@ from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.records.path import NetworkPath, Opening
+from inferometer.records.network_path import NetworkPath
+from inferometer.records.path import Opening
 from inferometer.records.spans import SLOW, SpanReport, SpanRow
 from inferometer.report.genai import error_type, genai_attributes, server_attributes
 from inferometer.report.otlp import Post

@@ -91,6 +91,45 @@ class ClientCost:
 
 
 @frozen
+class PhaseTimes:
+    """A phase of opening connections, in nanoseconds."""
+
+    count: int
+    min_ns: int
+    p50_ns: int
+    max_ns: int
+
+
+@frozen
+class RequestPhases:
+    """Medians of the phases of requests, in nanoseconds."""
+
+    count: int
+    send_ns: int  # until the last byte was sent
+    wait_ns: int  # until the first byte of the reply
+    receive_ns: int  # until its last byte; for a stream until its end
+
+
+@frozen
+class NetworkFigures:
+    """The path to the server: connections since the run began, and requests of the level."""
+
+    is_local: bool  # the server runs on this machine
+    connections: int
+    resolve_ns: int  # time to resolve the host name, once per client process
+    connect: PhaseTimes  # TCP handshake, as the client noticed it
+    tls: PhaseTimes | None  # TLS handshake; None without TLS
+    round_trip: Estimate  # median of the TCP handshakes in ns; no interval with too few connections
+    least_round_trip_ns: int
+    round_trip_source: str  # kernel, or connect where the kernel does not tell
+    first: RequestPhases | None  # first requests of their connections, since the run began
+    later: RequestPhases | None  # requests of the level on connections that had answered before
+    share: Estimate | None = (
+        None  # of one round trip in the p50 latency; None if unknown or without a network
+    )
+
+
+@frozen
 class CoreUse:
     """Cores kept busy, and additional cores that were needed but not available."""
 
@@ -700,6 +739,7 @@ class Level:
     classes: tuple[ClassFigures, ...] = ()  # for mixed traffic
     first_round: StartFigures | None = None  # only after a staggered start of users, before the measurement
     before: tuple[ActionTaken, ...] = ()  # in order
+    network: NetworkFigures | None = None  # None if unknown
 
     def has_remark(self, *notes: Note) -> bool:
         """Return whether there is a remark of any of these kinds."""

@@ -53,6 +53,7 @@ from inferometer.report.documents.levels import (
     time_axis,
 )
 from inferometer.report.documents.measurement import facts, host_section, settings_section
+from inferometer.report.documents.network import network_section
 from inferometer.report.documents.serving import advice_blocks, server_section, serving_blocks
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
@@ -99,10 +100,17 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
     )
 
 
+def _maybe_network(result: Result, concurrency: int) -> Section | None:
+    """The share of the network, unless the server runs on this machine."""
+    is_local = any(level.network is not None and level.network.is_local for level in result.levels)
+    return None if is_local else network_section(result, is_detail=False, value=concurrency)
+
+
 def _measured_sections(result: Result, concurrency: int) -> Iterator[Section]:
     for section in (
         server_section(result),
         time_section(result, concurrency),
+        _maybe_network(result, concurrency),
         distribution_section(result),
         timeline_section(result),
         errors_section(result),

@@ -42,6 +42,7 @@ from inferometer.report.documents.levels import (
     throughput_section,
 )
 from inferometer.report.documents.mlperf import mlperf_section, mlperf_sentence
+from inferometer.report.documents.network import network_section
 from inferometer.report.documents.notes import notes_section
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
@@ -111,6 +112,7 @@ def measurement_document(result: Result) -> Document:
         energy_section(result),
         promise_section(result),
         None if result.source or any(level.classes for level in result.levels) else time_section(result),
+        network_section(result),
         distribution_section(result),
         None if is_over_time or result.scenario is not None else timeline,
         _more_section(result),
