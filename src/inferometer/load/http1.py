@@ -49,7 +49,7 @@ class Http1Link(SocketLink):
         self._trace = f"traceparent: {traceparent}\r\n".encode()
         parts = self._parts
         self._untraced = parts[step]
-        if isinstance(self._untraced, tuple):  # head, placeholder, rest
+        if isinstance(self._untraced, tuple | list):  # head, placeholder, rest
             parts[step] = (with_line(self._untraced[0], self._trace), *self._untraced[1:])
         else:
             parts[step] = with_line(self._untraced, self._trace)

@@ -118,7 +118,9 @@ class OtlpPush(Watcher):
             self._is_failing = True
             if not self._has_warned:
                 self._has_warned = True
-                self._warn(f"--otlp cannot push figures to {self._post.url}; the run continues: {error}")
+                self._warn(
+                    f"--otlp cannot push figures to {self._post.url}; the run continues: {error.message}"
+                )
 
     def _histogram_metrics(self) -> list[Any]:
         from opentelemetry.sdk.metrics.export import (

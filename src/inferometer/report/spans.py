@@ -139,7 +139,7 @@ class SpanExport(Watcher):
             try:
                 rejected, why = self._send(batch)
             except PeerError as error:
-                rejected, why = len(batch), str(error)
+                rejected, why = len(batch), error.message
             with self._lock:
                 self.delivered += len(batch) - rejected
                 self.lost += rejected

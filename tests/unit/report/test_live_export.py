@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferometer.base.errors import UsageError
+from inferometer.cli.collectors import CollectorPost
 from inferometer.report.live_export import FIGURES, LatestFigures
 from inferometer.report.otlp import OtlpPush, endpoint
 from inferometer.report.prometheus import PrometheusPage
@@ -105,7 +106,7 @@ def test_a_collector_gets_every_figure():
     figures = told(PREPARED, LEVEL, SAMPLE)
     said: list[str] = []
     with Collector() as collector:
-        push = OtlpPush(figures, collector.url, said.append)
+        push = OtlpPush(figures, CollectorPost(endpoint(collector.url), "METRICS"), said.append)
         figures.tell({**SAMPLE, "ended": 105})
         push.close()  # pushes the last figures
         assert collector.wait_for(lambda: bool(collector.pushes))
@@ -129,15 +130,16 @@ def test_a_collector_gets_every_figure():
 @pytest.mark.parametrize("status", [None, 500, 404], ids=["nobody", "an error", "not found"])
 def test_a_failing_collector_causes_one_warning(status, capfd, monkeypatch):
     monkeypatch.setattr("inferometer.report.otlp.PERIOD_S", 0.01)
-    monkeypatch.setattr("inferometer.report.otlp.TIMEOUT_S", 0.1)
     said: list[str] = []
     with Collector(status or 200) as collector:
         url = collector.url if status else "http://127.0.0.1:9"
-        push = OtlpPush(told(LEVEL, SAMPLE), url, said.append)
-        push._thread.join(1.0)
+        push = OtlpPush(told(LEVEL, SAMPLE), CollectorPost(endpoint(url), "METRICS"), said.append)
+        push._thread.join(0.5)
         push.close()
         push._thread.join()
-    assert said == [f"--otlp cannot push figures to {url}/v1/metrics; the run continues"]
+    (text,) = said
+    assert text.startswith(f"--otlp cannot push figures to {url}/v1/metrics; the run continues: ")
+    assert (f"status {status}" if status else "refused") in text
     assert capfd.readouterr() == ("", "")
 
 
