@@ -79,7 +79,7 @@ class SpanExport(Watcher):
         self._level = ("", 0.0)
         self._slow: list[LabeledSpan] = []  # the slowest requests of the current level
         self._waiting: deque[LabeledSpan] = deque()
-        self.delivered = self.lost = 0
+        self.offered = self.delivered = 0  # spans of this run, and those that the collector accepted
         self._problem = ""
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -93,7 +93,7 @@ class SpanExport(Watcher):
         self._level = mode, value
 
     def add(self, report: SpanReport, path: NetworkPath) -> None:
-        self.lost += report.dropped
+        self.offered += report.dropped
         for row in report.rows:
             opening = path.firsts.get(row.sent_ns)
             span = LabeledSpan(row, *self._level, opening, path.resolve_ns if opening is not None else 0)
@@ -104,10 +104,9 @@ class SpanExport(Watcher):
         self._slow = sorted(self._slow, key=lambda span: -span.row.took_ns)[:SLOWEST]
 
     def _queue(self, span: LabeledSpan) -> None:
+        self.offered += 1
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(span)
-        else:
-            self.lost += 1
 
     def _end_level(self) -> None:
         for span in self._slow:
@@ -120,11 +119,10 @@ class SpanExport(Watcher):
         self._ended.set()
         self._thread.join(LAST_S if not self._problem else 0)
         with self._lock:
-            lost = self.lost + len(self._waiting)
+            lost = self.offered - self.delivered
             if lost:
-                total = lost + self.delivered
                 why = f": {self._problem}" if self._problem else ""
-                self._warn(f"{lost:,} of {total:,} spans were not delivered to {self._post.url}{why}")
+                self._warn(f"{lost:,} of {self.offered:,} spans were not delivered to {self._post.url}{why}")
 
     # --- the thread
 
@@ -142,7 +140,6 @@ class SpanExport(Watcher):
                 rejected, why = len(batch), error.message
             with self._lock:
                 self.delivered += len(batch) - rejected
-                self.lost += rejected
                 if rejected and not self._problem:
                     self._warn(
                         f"--otlp-traces cannot push spans to {self._post.url}; the run continues: {why}"
