@@ -25,6 +25,7 @@ _FREE = frozenset(
         *("-c", "--concurrency", "-r", "--rate", "-d", "--duration", "-n", "--warmup", "--time-limit"),
         *("-q", "--quiet", "-v", "--verbose", "--no-store", "--ui"),
         *("--precision", "--slo", "--store", "--tag", "--prometheus", "--otlp"),
+        *("--otlp-traces", "--trace-share", "--perfetto"),
         *("--json", "--html", "--markdown", "--junit", "-f", "--csv", "--profile-export"),
     )
 )

@@ -65,6 +65,8 @@ ATTACKS = (
     ),
     ("metrics-url: http://EVIL/metrics\ncollect-metrics: true", "'metrics-url' in line 1 names a host"),
     ("otlp: http://EVIL", "'otlp' in line 1 names a host"),
+    ("measure:\n  otlp-traces: http://EVIL", "'otlp-traces' in line 2 names a host"),
+    ("measure:\n  perfetto: lanes.json", "'perfetto' in line 2 writes files"),
     ("u: EVIL", "'u' in line 1 names a host"),
     ("model: fake@EVIL", "'model' in line 1 names a host"),
     ('body: "@secret.txt"\nurl: EVIL', "'body' in line 1 reads files"),

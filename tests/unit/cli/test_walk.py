@@ -287,6 +287,8 @@ OWN_LINES = {
         "HTTP fake --schema",
         "HTTP -m fake -m fake2:3 -n 4 --dry-run",
         "HTTP fake -n 3 --slo p99<70ms --allow-inconclusive",
+        "HTTP fake -n 3 --otlp-traces http://PLAIN --trace-share 50%",
+        "HTTP fake -n 3 --perfetto lanes.json",
     ),
     "interfere": ("-m fake -m fake -u HTTP -c 1 --allow-inconclusive",),
     "diagnose": ("HTTP fake --cores 64",),
