@@ -16,6 +16,14 @@ MEASURE = ("inferometer", "measure")
 ALL = ("--trace-share", "100%")
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the collector as long as a busy machine needs."""
+    monkeypatch.setattr("inferometer.report.spans.LAST_S", 60.0)
+    monkeypatch.setattr("inferometer.report.otlp.LAST_S", 60.0)
+    monkeypatch.setattr("inferometer.cli.collectors.TIMEOUT_S", 60.0)
+
+
 def traceparent(span: Any) -> str:
     return f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01"
 
