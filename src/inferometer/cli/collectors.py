@@ -32,7 +32,7 @@ class CollectorPost:
         self._control = HttpControl(Connection(endpoint, _headers(signal), TIMEOUT_S))
 
     def __call__(self, body: bytes, /) -> bytes:
-        headers = (CONTENT_TYPE,)
+        headers: tuple[tuple[str, str], ...] = (CONTENT_TYPE,)
         if self._is_packed:
             body, headers = gzip.compress(body), (CONTENT_TYPE, ("Content-Encoding", "gzip"))
         status, text = self._control.exchange("POST", "", body, headers=headers, largest=LARGEST_REPLY)

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -110,9 +111,11 @@ class OtlpPush(Watcher):
         data = self._reader.get_metrics_data()
         if data is None:  # no figures yet
             return
-        data.resource_metrics[0].scope_metrics[0].metrics.extend(self._histogram_metrics())
+        scope = data.resource_metrics[0].scope_metrics[0]
+        own = replace(scope, metrics=[*scope.metrics, *self._histogram_metrics()])
+        resources = [replace(data.resource_metrics[0], scope_metrics=[own])]
         try:
-            self._post(encode_metrics(data).SerializeToString())
+            self._post(encode_metrics(replace(data, resource_metrics=resources)).SerializeToString())
             self._is_failing = False
         except PeerError as error:
             self._is_failing = True

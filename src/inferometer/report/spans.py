@@ -33,7 +33,7 @@ LAST_S = 3.0  # wait for the last spans at the end of a run, if the previous pus
 SLOWEST = 10  # requests of a level
 MOST_WAITING = 20_000  # spans between two pushes; later ones are dropped and counted
 AT_ONCE = 1000  # spans of a push
-OK_CODE, ERROR_CODE, CLIENT_KIND, SAMPLED_FLAG = 1, 2, 3, 1
+SAMPLED_FLAG = 1
 
 
 @frozen
@@ -185,7 +185,7 @@ def _fill(target: "Span", span: LabeledSpan, subject: SpanSubject, epoch_ns: int
     target.trace_id = row.trace_id.to_bytes(16, "big")
     target.span_id = row.span_id.to_bytes(8, "big")
     target.flags = SAMPLED_FLAG
-    target.kind = CLIENT_KIND
+    target.kind = target.SPAN_KIND_CLIENT
     target.name = span_name(row, subject)
     target.start_time_unix_nano = epoch_ns + row.due_ns
     target.end_time_unix_nano = epoch_ns + max(row.end_ns, row.due_ns)
@@ -196,7 +196,7 @@ def _fill(target: "Span", span: LabeledSpan, subject: SpanSubject, epoch_ns: int
         event.name, event.time_unix_nano = name, epoch_ns + time_ns
     target.dropped_events_count = max(0, row.responses - len(row.times)) if row.times else 0
     if row.status not in (outcome.OK, outcome.WITHDRAWN):
-        target.status.code = ERROR_CODE
+        target.status.code = target.status.STATUS_CODE_ERROR
         target.status.message = redacted(printable(row.text)) or outcome.kind(row.status)
 
 
