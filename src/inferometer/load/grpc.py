@@ -14,6 +14,7 @@ stream, reach the server in order.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
@@ -176,9 +177,7 @@ class GrpcLink(SocketLink):
         self._streams: dict[int, SharedStream] = {}
         self._calls: list[_Call] = []
         self._block = wiring.block  # headers of the next call
-        self._untraced: tuple[Http2Request, Http2Request] | None = (
-            None  # the calls that a traced one replaces
-        )
+        self._untraced: tuple[Any, Any] | None = None  # the calls that a traced one replaces
 
     def carry(self, step: int, traceparent: str) -> bool:
         if self.wiring.is_streaming:  # requests share the headers of their stream

@@ -31,7 +31,7 @@ NOT_FAILED = (outcome.OK, outcome.WITHDRAWN, outcome.CANCELLED)
 class TracedEngine(Engine):
     """An engine that reports some of its requests as spans."""
 
-    link: LinkBase
+    link: LinkBase  # type: ignore[assignment]  # every link of a worker is one
 
     def __init__(self, *, share: float, worker: int = 0, **given: Any) -> None:
         self._share = share

@@ -2,6 +2,7 @@
 
 import random
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,14 @@ class Traced:
 
     def __init__(self, script, *, share, can_carry=True):
         self.clock = FakeClock()
-        self.carried, self.held, self.sent = [], [], []
+        self.carried: list[str] = []
+        self.held: list[tuple[int, str]] = []
+        self.sent: list[str | None] = []
         cells = new_cells()
         self.reader, ring = RingReader(cells), RingWriter(cells)
 
         def open_link(callbacks):
-            network = FakeServer(script).open(self.clock, callbacks)
+            network: Any = FakeServer(script).open(self.clock, callbacks)
             send = network.send
 
             def carry(step, traceparent):

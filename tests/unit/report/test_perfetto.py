@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from inferometer.report import perfetto
 from inferometer.report.perfetto import PerfettoTrace
 from inferometer.stats.level_progress import LevelProgress
 
-PART = {"seen_ns": 0, "elapsed_s": 0.0, "latency_ns": np.empty(0, dtype=np.int64)}
+PART: dict[str, Any] = {"seen_ns": 0, "elapsed_s": 0.0, "latency_ns": np.empty(0, dtype=np.int64)}
 
 
 def made(count: int, *, concurrency: int = 3, seed: int = 1) -> Records:

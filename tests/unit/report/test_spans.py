@@ -58,7 +58,7 @@ def _fast(monkeypatch):
 
 
 def exported(post, *rows, path=None, dropped=0):
-    said = []
+    said: list[str] = []
     spans = SpanExport(post, said.append, epoch_ns=0)
     spans.level_started("concurrency", 4)
     spans.add(SpanReport(rows, dropped), path or NetworkPath())
@@ -176,7 +176,7 @@ def test_replies_that_are_not_protobuf_are_ignored(reply):
 def test_a_collector_that_hangs_delays_the_end_by_a_limit_only(monkeypatch):
     monkeypatch.setattr(module, "LAST_S", 0.02)
     over = threading.Event()
-    said = []
+    said: list[str] = []
     spans = SpanExport(FakePost(lambda body: over.wait(30) and b""), said.append, epoch_ns=0)
     spans.add(SpanReport(tuple(map(row, range(1, 4)))), NetworkPath())
     spans.close()
