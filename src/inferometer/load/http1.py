@@ -20,6 +20,7 @@ from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import LENGTH_LIMIT, ReplyDecoder
 
+HEAD = 64 * 1024  # bytes that contain the request line
 MANY_CHUNKS = 1000  # received together: later ones are received in smaller portions
 
 
@@ -115,9 +116,8 @@ class Http1Link(SocketLink):
 
 def with_line(request: Request, line: bytes) -> bytes:
     """Return a copy with a header line after the request line."""
-    place = re.search(b"\r\n", request)
-    assert place is not None
-    return b"".join((request[: place.end()], line, request[place.end() :]))
+    end = bytes(request[:HEAD]).index(b"\r\n") + 2
+    return b"".join((request[:end], line, request[end:]))
 
 
 def _marked(request: Request, mark: Mark) -> bytes:

@@ -4,9 +4,9 @@ A request is **sampled** before it is sent, and then carries its ids in `tracepa
 among the slowest, is known only when it ends: such a request gets a span as well, with ids that the server never saw.
 Rendering a header into every request would cost more than the whole rest of the path, so the others carry none.
 
-The usual path costs one call and a few comparisons more than without spans: `next_step` counts down to the next
-sampled request. For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step`
-returns, and gets the usual one back at the next call (`drop`).
+The usual path costs a few comparisons more than without spans: `next_step` counts down to the next sampled request.
+For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step` returns, and gets
+the usual one back at the next call (`drop`).
 """
 
 import math
@@ -20,6 +20,7 @@ from inferometer.load.engine import Engine
 from inferometer.load.link import LinkBase
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, pack_row
 from inferometer.records.spans import FAILED, MOST_EVENTS, SAMPLED, SLOW, SpanReport, SpanRow
 
 SLOWEST = 10  # successful requests of a load that always get a span
@@ -37,7 +38,7 @@ class TracedEngine(Engine):
         self._share = share
         self._worker = worker
         self._random = random.Random()
-        self._left = self._gap()  # requests before the next sampled one
+        self._left = self._next = self._gap()  # requests before the next sampled one
         self._carried = -1  # the step whose request the link has exchanged
         self._traces: dict[int, tuple[int, int, bool]] = {}  # ids of sampled requests by slot
         self._rows: list[SpanRow] = []
@@ -71,17 +72,18 @@ class TracedEngine(Engine):
         return int(math.log(1 - self._random.random()) / math.log1p(-self._share))
 
     def _begin_trace(self, slot: int, step: int) -> None:
-        self._left = self._gap()
+        self._next = self._gap()
         trace_id, span_id = self._ids()
         is_propagated = self.link.carry(step, f"00-{trace_id:032x}-{span_id:016x}-01")
-        self._carried = step if is_propagated else -1
+        # While the link holds an exchanged request, the countdown stands at -1, so that the usual path need not ask.
+        self._carried, self._left = (step, -1) if is_propagated else (-1, self._next)
         self._traces[slot] = (trace_id, span_id, is_propagated)
 
     def _ids(self) -> tuple[int, int]:
         return self._random.getrandbits(128) or 1, self._random.getrandbits(64) or 1
 
     def _end_carrying(self) -> None:
-        step, self._carried = self._carried, -1
+        step, self._carried, self._left = self._carried, -1, self._next
         self.link.drop(step)
 
     def _send_traced(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -92,18 +94,39 @@ class TracedEngine(Engine):
             self._send_untraced(slot, step, now_ns, mark)
             return
         self._begin_trace(slot, step)
-        carried, self._carried = self._carried, -1  # a send may fail at once, and lead to the next one
-        try:
-            self._send_untraced(slot, step, now_ns, mark)
-        finally:
-            if carried >= 0:
-                self.link.drop(carried)
+        self._send_untraced(slot, step, now_ns, mark)
+        if self._carried >= 0:  # a send that failed at once may have led to the next one, which ended it
+            self._end_carrying()
 
     # --- after it has ended
 
     def next_step(
         self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
     ) -> tuple[int, int]:
+        left = self._left
+        if left <= 0 or now_ns - sent_ns > self._slow_ns or slot in self._traces or not self._is_steady[slot]:
+            return self._next_unusual(slot, sent_ns, wrote_ns, now_ns, received)
+        self._left = left - 1
+        # The same as in Engine, saving one call ten thousand times a second.
+        ring, due, steps, clock = self._ring, self._due, self._steps, self._clock
+        position = ring.position
+        pack_row(
+            self._cells, position,
+            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
+        )  # fmt: skip
+        position += ROW_BYTES
+        ring.position = position if position != ring.end else FIRST_BYTE
+        ring.written += 1
+        steps[slot] = step = self._step
+        following = step + self._stride
+        self._step = following if following < self._step_count else following - self._step_count
+        due[slot] = now = clock()
+        return step, now
+
+    def _next_unusual(
+        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]:
+        """Note a request, or sample the next one."""
         if self._carried >= 0:
             self._end_carrying()
         if self._is_steady[slot] and (now_ns - sent_ns > self._slow_ns or slot in self._traces):
