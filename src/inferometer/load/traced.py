@@ -5,8 +5,8 @@ among the slowest, is known only when it ends: such a request gets a span as wel
 Rendering a header into every request would cost more than the whole rest of the path, so the others carry none.
 
 The usual path costs a few comparisons more than without spans: `next_step` counts down to the next sampled request.
-For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step` returns, and gets
-the usual one back at the next call (`drop`).
+For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step` returns; at the
+next call it gets the usual one back (`drop`).
 """
 
 import math
