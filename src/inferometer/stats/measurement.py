@@ -121,7 +121,7 @@ class NetworkFigures:
     tls: PhaseTimes | None  # TLS handshake; None without TLS
     round_trip: Estimate  # median of the TCP handshakes in ns; no interval with too few connections
     least_round_trip_ns: int
-    round_trip_source: str  # kernel, or connect where the kernel does not tell
+    round_trip_source: str  # kernel, or connect where the kernel does not report it
     first: RequestPhases | None  # first requests of their connections, since the run began
     later: RequestPhases | None  # requests of the level on connections that had answered before
     share: Estimate | None = (
