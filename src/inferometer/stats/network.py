@@ -1,9 +1,9 @@
 """Where the bytes go: the phases of connections and requests, and the share of the network in the latency.
 
-The clock is ours alone, so the way to the server and the way back cannot be measured apart. What can be known is the round
-trip of the TCP handshake, which the kernels of both ends answer without the server: a request and its reply take at
-least as long on the path. It ends at the host that accepted the connection; what lies behind a proxy or a load balancer
-counts as the server's time.
+The clock is ours alone, so the way to the server and the way back cannot be measured apart. What can be known is the
+round trip of the TCP handshake, which the kernels of both ends answer without the server: a request and its reply take
+at least as long on the path. It ends at the host that accepted the connection; what lies behind a proxy or a load
+balancer counts as the server's time.
 """
 
 import math
