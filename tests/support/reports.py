@@ -43,6 +43,7 @@ from inferometer.diagnose.diagnosis import (
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
+from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.inspection import Inspection, inspection
@@ -609,3 +610,25 @@ def sample_scenario(name: str = "shop", one: str = "detector", two: str = "class
         model={"name": name, "mixed": [dict(base.model)]},
         scenario={"classes": {one: {"rate": 30.0}, two: {"concurrency": 2}}},
     )
+
+
+IDLE_W, W_PER_REQUEST = 60.0, 2.0  # of the server of `powered_result`
+
+
+def powered_result(*, strangers: tuple[int, ...] = (), idle_w: float | None = IDLE_W) -> Result:
+    """A result whose server draws a fixed power and a fixed energy per request."""
+    result = sample_result()
+    levels = []
+    for level in result.levels:
+        found = level.measurement
+        per_s = found.infer_per_s.value / found.batch
+        watts = IDLE_W + W_PER_REQUEST * per_s
+        readings = tuple(
+            PowerReading(number * NS_PER_S // 2, watts, watts * number / 2) for number in range(25)
+        )
+        device = PoweredDevice("GPU-1", readings, idle_w=idle_w, strangers=strangers)
+        figures = energy_figures(
+            (device,), NS_PER_S, 11 * NS_PER_S, requests=Estimate(per_s), batch=found.batch
+        )
+        levels.append(replace(level, measurement=replace(found, energy=figures)))
+    return replace(result, levels=tuple(levels))

@@ -366,6 +366,7 @@ def capacity(
     price: float | str | Mapping[str, float | str] | None = None,
     prompt_tokens: int | str | None = None,
     output_tokens: int | str | None = None,
+    carbon: float | None = None,
     spare: int = _CAPACITY.spare,
     balancer: str = _CAPACITY.balancer,
     stretch_s: float | str | None = None,
@@ -378,7 +379,8 @@ def capacity(
     `traffic` is a rate such as "200/s", a trace, a daily curve or a scenario. `price` is per hour, or a text such as
     "1800/month"; with several options, a mapping by option name: the file name without .json, or option1, option2 and
     so on for results. `prompt_tokens` and `output_tokens` are lengths for servers that generate text; by default they
-    are as in the trace, or as measured. `spare` replicas may fail. `scale_on` is the target of a simulated autoscaler.
+    are as in the trace, or as measured. `carbon` is in grams of CO2 per kWh. `spare` replicas may fail. `scale_on` is
+    the target of a simulated autoscaler.
     """
     from inferometer.capacity.request import request_of
     from inferometer.capacity.run import plan_capacity
@@ -397,6 +399,7 @@ def capacity(
         price=_prices(price),
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
+        carbon=carbon,
         spare=spare,
         balancer=balancer,
         stretch_s=stretch_s,

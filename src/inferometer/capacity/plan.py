@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from inferometer.base.answer_file import Answer
 from inferometer.capacity.autoscaling import Autoscaling
 from inferometer.capacity.traffic import Stretch
+from inferometer.stats.measurement import Estimate
 
 Basis = Literal["measured", "interpolated", "extrapolated"]
 """Origin of a figure: a measured load, a load between measured ones, or a load beyond them."""
@@ -64,6 +65,20 @@ class ReplicaFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class EnergyUse:
+    """Energy of all replicas, spare ones included, averaged over the traffic; `invalid` says why there is none."""
+
+    kwh_per_h: Estimate | None = None
+    kwh_per_day: Estimate | None = None
+    kwh_per_million: Estimate | None = None
+    million_of: str = "requests"  # or output tokens
+    carbon_g_per_million: Estimate | None = None  # with --carbon
+    basis: Basis = "interpolated"
+    source: str = ""
+    invalid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedOption:
     """One kind of machine or configuration; `fewest` is None if no number of replicas meets the SLO."""
 
@@ -88,6 +103,7 @@ class PlannedOption:
         None  # mean tokens of prompts and answers, if replicas generate text
     )
     cost_per_million: float | None = None  # output tokens, with all replicas running all the time
+    energy: EnergyUse | None = None  # None if the result has no energy figures
 
     @property
     def replicas(self) -> int:
@@ -114,6 +130,7 @@ class CapacityPlan(Answer):
     seed: int
     options: tuple[PlannedOption, ...]
     best: int | None  # index of the cheapest option; with the fewest replicas if a price is missing
+    carbon: float | None = None  # grams of CO2 per kWh
 
     @property
     def peak(self) -> int:

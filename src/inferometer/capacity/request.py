@@ -19,6 +19,11 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
     rule = parse_rule(SCALE_ON if asked.scale_on is None else asked.scale_on)
     startup_s = STARTUP_S if asked.startup_s is None else asked.startup_s
     _check_used(asked, traffic)
+    if asked.carbon is not None and not any(_has_energy(option.result) for option in options):
+        raise UsageError(
+            "--carbon needs results with energy figures, and none of these has any",
+            remedy="measure on a machine that reports its energy (docs/gpu.md), or leave out --carbon",
+        )
     return CapacityRequest(
         traffic=traffic,
         promise=asked.slo,
@@ -28,6 +33,7 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
         seed=asked.seed,
         prompt_tokens=asked.prompt_tokens,
         output_tokens=asked.output_tokens,
+        carbon=asked.carbon,
     )
 
 
@@ -57,6 +63,10 @@ def _check_used(asked: CapacityOptions, traffic: ExpectedTraffic) -> None:
                 f"{name} simulates an autoscaler, which needs traffic that changes: '{asked.traffic}' {why}",
                 remedy=remedy,
             )
+
+
+def _has_energy(result: Result) -> bool:
+    return any(level.measurement is not None and level.measurement.energy for level in result.levels)
 
 
 def _models(result: Result) -> frozenset[str]:

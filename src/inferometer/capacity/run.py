@@ -9,6 +9,7 @@ from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.slo import STREAMED, Slo, Term
 from inferometer.base.units import NS_PER_S, plain_number, share
 from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
+from inferometer.capacity.energy import energy_use
 from inferometer.capacity.fleet import BALANCERS, AnyReplica
 from inferometer.capacity.keeping import NoNumber, Simulator, check_promise
 from inferometer.capacity.over_time import MOST_SIMULATED, needed_over_time
@@ -60,6 +61,7 @@ class CapacityRequest:
         None  # lengths of text requests, as `measure` takes them; None as measured,
     )
     output_tokens: int | str | None = None  # or as in the trace
+    carbon: float | None = None  # grams of CO2 per kWh
 
 
 def plan_capacity(request: CapacityRequest) -> CapacityPlan:
@@ -89,6 +91,7 @@ def plan_capacity(request: CapacityRequest) -> CapacityPlan:
         seed=request.seed,
         options=options,
         best=_best(options),
+        carbon=request.carbon,
     )
 
 
@@ -123,9 +126,18 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
     if term is not None:
         return replace(empty, reason=_reason(term, replica))
     try:
-        return _sized(empty, simulator, request)
+        sized = _sized(empty, simulator, request)
     except NoNumber as reason:
         return replace(empty, reason=str(reason))
+    use = energy_use(
+        option.result,
+        replica,
+        request.traffic,
+        sized.replicas,
+        output_tokens=None if sized.lengths is None else sized.lengths[1],
+        carbon=request.carbon,
+    )
+    return replace(sized, energy=use)
 
 
 def _needs_tokens(request: CapacityRequest) -> bool:

@@ -7,7 +7,7 @@ from inferometer.options.amounts import price
 from inferometer.options.lengths import lengths
 from inferometer.options.option import appended, option
 from inferometer.options.reach import Reach
-from inferometer.options.values import choice, duration, label, objective, text, whole
+from inferometer.options.values import choice, decimal, duration, label, objective, text, whole
 
 SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
@@ -55,6 +55,12 @@ class CapacityOptions:
         "without .json",
         price,
         combine=appended,
+    )
+    carbon: float | None = option(
+        "--carbon",
+        "Grams of CO2 per kWh: states the emissions per million output tokens or requests, from results with energy "
+        "figures",
+        decimal("G_PER_KWH", least=0.0),
     )
     spare: int = option(
         "--spare",

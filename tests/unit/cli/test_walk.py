@@ -42,7 +42,7 @@ from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.observed import Observer, Seen, observer
 from tests.support.openai import FakeOpenAi
 from tests.support.planted_store import planted_figures, planted_history
-from tests.support.reports import sample_diagnosis, sample_interference, sample_result
+from tests.support.reports import powered_result, sample_diagnosis, sample_interference, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.text_runs import short_text_result, short_text_twin
 from tests.support.tfserving import FakeTfServing
@@ -110,6 +110,7 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = sample_result()
     write(base, Path("base.json"))
     write(replace(base, effective=replace(base.effective, batch=2)), Path("new.json"))
+    write(powered_result(), Path("powered.json"))
     for hour, name in enumerate(("1111aaaa", "0000bbbb")):
         kept = RunFolder(Path("kept/runs") / name)
         kept.path.mkdir(parents=True)
@@ -308,6 +309,7 @@ OWN_LINES = {
     ),
     "capacity": (
         "--traffic trace.jsonl --slo p99<2s --options base.json --price 2/h --balancer random --spare 2 --html p.html",
+        "--traffic trace.jsonl --slo p99<2s --options powered.json --carbon 400",
         "--traffic trace.jsonl --slo p99<5s --options base.json --stretch 10ms --scale-on queue:2 --startup 5s",
         "--traffic one.yaml --slo p99<2s --options base.json --seed 3 --json p.json",
         "--traffic trace.jsonl --slo p99<2s --options base.json --markdown p.md --csv p.csv",

@@ -7,6 +7,7 @@ from inferometer.capacity.plan import (
     HOURS_PER_MONTH,
     BasedFigure,
     CapacityPlan,
+    EnergyUse,
     FleetFigures,
     PlannedOption,
     PlannedTerm,
@@ -25,7 +26,18 @@ from inferometer.report.document import (
     text_columns,
 )
 from inferometer.report.documents.capacity_charts import clock, day_charts, replica_chart
-from inferometer.report.format import NONE, curve, duration, plain_number, plural, quantity, share, time_span
+from inferometer.report.format import (
+    NONE,
+    curve,
+    duration,
+    interval,
+    plain_number,
+    plural,
+    quantity,
+    share,
+    time_span,
+)
+from inferometer.stats.measurement import Estimate
 
 CURVE_WIDTH = 60  # characters
 _TIMES = ("latency", "ttft", "tpot")
@@ -37,6 +49,7 @@ def capacity_document(plan: CapacityPlan) -> Document:
         _answer_section(plan),
         _day_section(plan),
         _scaling_section(plan),
+        _energy_section(plan),
         _option_section(plan),
         _basis_section(plan),
         message_section("notes", "Notes", _notes(plan)),
@@ -118,6 +131,13 @@ def _figures(plan: CapacityPlan) -> Iterator[Figure]:
         yield Figure(
             "Cost", f"{money(chosen.cost_per_h)}/h", f"{money(chosen.cost_per_h * HOURS_PER_MONTH)} per month"
         )
+    if (
+        chosen.energy is not None
+        and chosen.energy.kwh_per_h is not None
+        and chosen.energy.kwh_per_day is not None
+    ):
+        per_day = f"{quantity(chosen.energy.kwh_per_day.value)} kWh per day, {chosen.energy.basis}"
+        yield Figure("Energy", f"{quantity(chosen.energy.kwh_per_h.value)} kWh/h", per_day)
 
 
 # --- at the peak
@@ -291,6 +311,43 @@ def _scaled(plan: CapacityPlan) -> str:
 
 def _span(seconds: float) -> str:
     return time_span(seconds) if seconds >= 1 else duration(seconds * NS_PER_S)
+
+
+# --- energy
+
+
+def _energy_section(plan: CapacityPlan) -> Section | None:
+    """A row for each option with energy figures; None if there is none."""
+    found = [(option, option.energy) for option in plan.options if option.energy is not None]
+    if not found:
+        return None
+    of = next((energy.million_of for _, energy in found if not energy.invalid), "requests")
+    columns = (
+        *text_columns("Option"), Column("Replicas"), Column("kWh per hour"), Column("kWh per day"),
+        Column(f"kWh per million {of}"), *(() if plan.carbon is None else (Column(f"gCO2 per million {of}"),)),
+        *text_columns("Basis"),
+    )  # fmt: skip
+    rows = tuple(
+        (option.name, str(option.replicas), *_energy_cells(plan, energy)) for option, energy in found
+    )
+    lead = (
+        "Energy of all replicas, spare ones included, averaged over the traffic, from the power that the server's "
+        "devices drew at the measured loads."
+    )
+    if plan.carbon is not None:
+        lead += f" A kWh counts as {plain_number(plan.carbon)} g of CO2."
+    return Section("energy", "Energy", lead, (Table("Energy", columns, rows),))
+
+
+def _energy_cells(plan: CapacityPlan, energy: EnergyUse) -> Iterator[str]:
+    yield from map(_estimated, (energy.kwh_per_h, energy.kwh_per_day, energy.kwh_per_million))
+    if plan.carbon is not None:
+        yield _estimated(energy.carbon_g_per_million)
+    yield f"invalid: {energy.invalid}" if energy.invalid else f"{energy.basis}: {energy.source}"
+
+
+def _estimated(found: Estimate | None) -> str:
+    return NONE if found is None else f"{quantity(found.value)} {interval(found)}".rstrip()
 
 
 # --- the options
