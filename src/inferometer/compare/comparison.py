@@ -9,6 +9,7 @@ from inferometer.stats.result import Result
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 MIXED = "mixed"  # faster by one figure, slower by another
+LESS, MORE = "less energy", "more energy"
 THROUGHPUT = "throughput"
 
 PASSED, FAILED, INCONCLUSIVE = "passed", "failed", "inconclusive"
@@ -60,6 +61,20 @@ class LevelDifference:
 
 
 @frozen
+class EnergyDifference:
+    """Difference of the energy per request or per token between a variant and the baseline, at one load."""
+
+    mode: str
+    value: float  # the load
+    metric: str  # energy per request or energy per token
+    base: Estimate | None  # joules; None if there is no valid figure
+    other: Estimate | None
+    percent: Estimate | None  # relative to the baseline
+    verdict: str  # LESS, MORE, NO_DIFFERENCE, INCONCLUSIVE or INVALID
+    reason: str = ""  # why there is no figure or no interval
+
+
+@frozen
 class OutputSimilarity:
     """Similarity of one output of two variants for the same inputs. Figures that do not apply are None.
 
@@ -94,6 +109,7 @@ class Contrast:
     verdict: str  # FASTER, SLOWER, NO_DIFFERENCE, INCONCLUSIVE or MIXED
     outputs: tuple[OutputSimilarity, ...] = ()
     outputs_note: str = ""  # why outputs were not compared
+    energy: tuple[EnergyDifference, ...] = ()  # empty if neither variant has energy figures
 
 
 @frozen

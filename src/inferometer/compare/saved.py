@@ -8,6 +8,7 @@ import inferometer
 from inferometer.base.errors import UnlikeError, UsageError
 from inferometer.compare.comparison import Comparison, Contrast, LevelDifference, Variant
 from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_levels, overall
+from inferometer.compare.energy import energy_differences, energy_looks
 from inferometer.compare.gates import Terms, conclude
 from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.result import Result
@@ -43,14 +44,15 @@ def compare_saved(
                 remedy="measure both at the same levels, or use --force if each has a single one",
             )
     wanted = headline_metrics(base.effective.percentile, terms.percentiles)
-    looks = len(wanted) * sum(map(len, matched))
+    looks = len(wanted) * sum(map(len, matched)) + sum(map(energy_looks, matched))
     contrasts = []
     for (name, _), pairs in zip(others, matched, strict=True):
         levels = tuple(
             LevelDifference(one.mode, one.value, of_levels(one, two, wanted, looks)) for one, two in pairs
         )
         note = "saved results do not contain outputs"
-        contrasts.append(Contrast(name, levels, overall(levels), outputs_note=note))
+        energy = energy_differences(pairs, (results[0][0], name), looks)
+        contrasts.append(Contrast(name, levels, overall(levels), outputs_note=note, energy=energy))
     found = Comparison(
         tool=f"inferometer {inferometer.__version__}",
         started_at=base.started_at,

@@ -6,13 +6,17 @@ from dataclasses import replace
 from inferometer.compare.comparison import (
     FAILED,
     INCONCLUSIVE,
+    INVALID,
+    LESS,
     MIXED,
+    MORE,
     NO_DIFFERENCE,
     PASSED,
     THROUGHPUT,
     Comparison,
     Contrast,
     Difference,
+    EnergyDifference,
     GateOutcome,
     OutputSimilarity,
 )
@@ -37,6 +41,7 @@ from inferometer.report.document import (
     message_section,
     text_columns,
 )
+from inferometer.report.documents.energy import joules
 from inferometer.report.documents.levels import (
     RATE_AXIS,
     distribution_chart,
@@ -71,6 +76,7 @@ CHOSEN = 99  # latency percentile in charts
 TITLED = 3  # most names in a title
 CARDS = 4
 VARIANT = Column("Variant", is_number=False, is_name=True)
+_ENERGY_TONES = {LESS: Tone.GOOD, MORE: Tone.BAD, INVALID: Tone.WARNING}
 _GATE_TONES = {PASSED: Tone.GOOD, FAILED: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 
 
@@ -82,6 +88,7 @@ def comparison_document(comparison: Comparison) -> Document:
         message_section("gates", "Conditions of --fail-if", map(_gate, comparison.gates)),
         _variants_section(comparison),
         _differences_section(comparison),
+        _energy_section(comparison),
         _outputs_section(comparison),
         _throughput_section(comparison),
         _distribution_section(comparison),
@@ -175,26 +182,48 @@ def _variants_section(comparison: Comparison) -> Section | None:
     }
     metrics = list(dict.fromkeys(name for cells in at.values() for name in cells))
     has_outputs = any(row.outputs for row in comparison.contrasts)
+    energy = _last_energies(comparison)
     columns = (
         VARIANT,
         *(
             Column("Infer/s" if name == THROUGHPUT else name, rank=int(name not in (THROUGHPUT, "p99")))
             for name in metrics
         ),
+        *(Column(f"J/{unit}") for unit in energy),
         *text_columns(*(("Outputs",) if has_outputs else ()), f"Against {base}"),
     )
     first = next(iter(at.values()), {})
-    rows = [(base, *_cells(first, metrics, "base"), *(("",) if has_outputs else ()), "baseline")]
+    joules_of_base = (joules(next(iter(cells.values())).base) for cells in energy.values())
+    rows = [
+        (base, *_cells(first, metrics, "base"), *joules_of_base, *(("",) if has_outputs else ()), "baseline")
+    ]
     tones = [Tone.PLAIN]
     for contrast in comparison.contrasts:
         speed = speed_of(contrast)
         outputs = (_outputs_word(contrast),) if has_outputs else ()
         cells = _cells(at.get(contrast.variant, {}), metrics, "value")
-        rows.append((contrast.variant, *cells, *outputs, speed.whole))
+        used = [by_variant.get(contrast.variant) for by_variant in energy.values()]
+        drawn = (
+            NONE if row is None else INVALID if row.verdict == INVALID else joules(row.other) for row in used
+        )
+        rows.append((contrast.variant, *cells, *drawn, *outputs, speed.whole))
         tones.append(TONES[speed.kind])
     lead = f"Figures at {labels[-1]}." if len(set(labels)) > 1 else f"At {labels[-1]}." if labels else ""
     table = Table("The variants", columns, tuple(rows), tones=tuple(tones))
     return Section("variants", "The variants", lead, (table,))
+
+
+def _last_energies(comparison: Comparison) -> dict[str, dict[str, EnergyDifference]]:
+    """Return the energy of each variant at the heaviest load, by unit and variant."""
+    found: dict[str, dict[str, EnergyDifference]] = {}
+    for contrast in comparison.contrasts:
+        for row in contrast.energy:
+            if contrast.levels and (row.mode, row.value) == (
+                contrast.levels[-1].mode,
+                contrast.levels[-1].value,
+            ):
+                found.setdefault(row.metric.removeprefix("energy per "), {})[contrast.variant] = row
+    return found
 
 
 def _cells(cells: Mapping[str, Difference], metrics: Sequence[str], field: str) -> Iterator[str]:
@@ -286,6 +315,37 @@ def _level_table(comparison: Comparison, label: str) -> Table:
 
 def _figure(metric: str, value: float, per_s: str = "") -> str:
     return f"{quantity(value)}{per_s}" if metric == THROUGHPUT else duration(value)
+
+
+def _energy_section(comparison: Comparison) -> Section | None:
+    """A row for each load and figure of each variant; None if no result has energy figures."""
+    found = [(contrast.variant, row) for contrast in comparison.contrasts for row in contrast.energy]
+    if not found:
+        return None
+    columns = (
+        VARIANT,
+        *text_columns("Load", "Figure"),
+        Column("Baseline, J"),
+        Column("Variant's, J"),
+        *text_columns("Difference", "Verdict"),
+    )
+    rows = tuple(
+        (
+            variant,
+            level_label(row.mode, row.value),
+            row.metric,
+            joules(row.base),
+            joules(row.other),
+            NONE if row.percent is None else difference(row.percent),
+            f"{row.verdict}: {row.reason}" if row.reason else row.verdict,
+        )
+        for variant, row in found
+    )
+    tones = tuple(_ENERGY_TONES.get(row.verdict, Tone.PLAIN) for _, row in found)
+    lead = (
+        "Energy of the devices that the server used, idle power included. Invalid figures are not compared."
+    )
+    return Section("energy", "Energy", lead, (Table("Energy", columns, rows, tones=tones),))
 
 
 def _outputs_section(comparison: Comparison) -> Section | None:

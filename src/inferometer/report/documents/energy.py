@@ -50,16 +50,17 @@ def energy_section(result: Result) -> Section | None:
 def _cells(energy: EnergyFigures, *, has_batches: bool, has_tokens: bool) -> Iterator[str]:
     yield f"{quantity(energy.power_w.value)} W"
     yield NONE if energy.idle_w is None else f"{quantity(energy.idle_w)} W"
-    yield _joules(energy.per_request)
+    yield joules(energy.per_request)
     if has_batches:
-        yield _joules(energy.per_inference)
+        yield joules(energy.per_inference)
     if has_tokens:
-        yield _joules(energy.per_token)
+        yield joules(energy.per_token)
     yield f"{quantity(energy.joules)} J"
     yield "no" if energy.invalid else "yes"
 
 
-def _joules(found: Estimate | None) -> str:
+def joules(found: Estimate | None) -> str:
+    """A figure in joules with its interval."""
     return NONE if found is None else f"{quantity(found.value)} {interval(found)}".rstrip()
 
 
