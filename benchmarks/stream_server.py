@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import monotonic_ns
-from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.reactor import READ, SocketReactor
 
 TOKENS = 50
 FIRST_NS = 50_000_000
@@ -204,7 +204,7 @@ class StreamServer:
     """A server on a free loopback port."""
 
     def __init__(self) -> None:
-        self.reactor = EpollReactor(monotonic_ns)
+        self.reactor = SocketReactor(monotonic_ns)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self._listener.setblocking(False)
         self.reactor.add(self._listener.fileno(), READ, self._accept)

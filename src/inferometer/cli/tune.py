@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.processes import maybe_process
 from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, refuse_link, writable, write_file
@@ -88,11 +89,8 @@ def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
 
 def _age_s() -> float:
     """Return how long this command has been running; 0 if unknown."""
-    try:
-        began_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    found = maybe_process(os.getpid())
+    return 0.0 if found is None else time.time() - found.started_s
 
 
 def _on_triton(options: Options, url: str) -> Options:

@@ -1,8 +1,10 @@
 """Code that runs on the nodes of a Ray cluster: the actor of a client, and a probe of the node."""
 
+import atexit
 import contextlib
 import os
 import pickle
+import tempfile
 import traceback
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, Protocol
 
 import inferometer
 from inferometer.base.errors import InferometerError, maybe_shortage
+from inferometer.base.system import has_proc, usable_cores
 from inferometer.cluster.agent import Agent
 from inferometer.cluster.messages import ClientFailed, ClientJob
 from inferometer.cluster.ray_messages import BegunClient, machine
@@ -49,7 +52,7 @@ class RayClient:
             failed = pickle.dumps(_failed(error))
         address_of_node: Any = ray.util.get_node_ip_address
         address, niceness = str(address_of_node()), os.getpriority(os.PRIO_PROCESS, 0)
-        cores = len(os.sched_getaffinity(0))
+        cores = len(usable_cores())
         return BegunClient(address, niceness, machine(), os.getpid(), cores), failed
 
     def handle(self, message: bytes) -> bytes:
@@ -74,10 +77,16 @@ def with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
 
 
 def _in_memory(content: bytes) -> str:
-    """Return the name of an in-memory file that worker processes can read while this process lives."""
-    fd = os.memfd_create("inferometer-tls")
-    os.write(fd, content)
-    return f"/proc/{os.getpid()}/fd/{fd}"
+    """Return the name of a file that worker processes can read while this process lives: in memory if possible."""
+    if hasattr(os, "memfd_create") and has_proc():
+        fd = os.memfd_create("inferometer-tls")
+        os.write(fd, content)
+        return f"/proc/{os.getpid()}/fd/{fd}"
+    fd, path = tempfile.mkstemp(prefix="inferometer-tls-")
+    atexit.register(os.unlink, path)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+    return path
 
 
 def _failed(error: Exception) -> ClientFailed:

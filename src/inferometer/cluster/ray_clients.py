@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from inferometer.base.confined import check_path
 from inferometer.base.errors import LocalError
 from inferometer.base.frozen import frozen
+from inferometer.base.processes import family
 from inferometer.base.reading import CERTIFICATE, read_file
 from inferometer.base.units import monotonic_ns
 from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
@@ -24,7 +25,6 @@ from inferometer.cluster.ray_messages import (
     machine,
 )
 from inferometer.cluster.ray_process import RayProcess
-from inferometer.observe.processes import family
 
 BEGIN_S = 240.0  # the helper process has shorter limits, each with its own message
 END_S = 10.0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inferometer.base.errors import InferometerError
 from inferometer.base.frozen import frozen
+from inferometer.base.system import has_proc, sysctl
 
 LOCAL = "local"
 """Address of a cluster on this machine that we start and stop."""
@@ -18,6 +19,8 @@ CLIENT, SERVER = "client", "server"
 
 def machine() -> str:
     """Return an id shared by exactly those processes that have the same clock and process ids; empty if unknown."""
+    if not has_proc():
+        return sysctl("kern.bootsessionuuid")
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))  # old kernels lack the second

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
+from inferometer.base.processes import maybe_process
 from inferometer.base.units import plain_number
 from inferometer.server.guard import end_session
 from inferometer.server.guarded import last_line
@@ -74,14 +75,14 @@ class LocalNodes:
     def check(self) -> None:
         """Raise if a node has ended."""
         for number, pid in enumerate(self._pids):
-            with contextlib.suppress(ChildProcessError):
-                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                    line = last_line(self._log(number))
-                    raise LocalError(
-                        f"node {number + 1} of the local Ray cluster did not start"
-                        + (f"; its last line: {line}" if line else ""),
-                        remedy="check whether this machine is out of memory or processes, or use fewer --clients",
-                    )
+            process = maybe_process(pid)
+            if process is None or process.is_zombie:
+                line = last_line(self._log(number))
+                raise LocalError(
+                    f"node {number + 1} of the local Ray cluster did not start"
+                    + (f"; its last line: {line}" if line else ""),
+                    remedy="check whether this machine is out of memory or processes, or use fewer --clients",
+                )
 
     def _log(self, number: int) -> Path:
         return self.folder / f"{number + 1}.log"

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from inferometer.base.system import usable_cores
 from inferometer.observe.host import gpu_names, open_nvml
 
 CPU, GPU = "CPU", "GPU"
@@ -32,7 +33,7 @@ def this_machine() -> dict[str, float]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = min(gpus, len([word for word in visible.split(",") if word.strip()]))
-    return {CPU: float(len(os.sched_getaffinity(0))), **({GPU: float(gpus)} if gpus else {})}
+    return {CPU: float(len(usable_cores())), **({GPU: float(gpus)} if gpus else {})}
 
 
 def sets_of_cores(machines: Sequence[str], cores: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:

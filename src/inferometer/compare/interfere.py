@@ -14,6 +14,7 @@ import inferometer
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
+from inferometer.base.system import has_proc
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
 from inferometer.base.units import duration as time_words
 from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_turns
@@ -344,11 +345,11 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
         cores=hosts[0].cores,
         busy=mean([use.busy for use in hosts]) or 0.0,
         server_cores=mean([use.server for use in hosts]),
-        waiting=mean([use.server_waiting for use in hosts]) or 0.0,
+        waiting=(mean([use.server_waiting for use in hosts]) or 0.0) if has_proc() else None,
         gpu_share=mean([use.gpu_share for use in hosts]),
         gpu_memory_share=mean(memory),
         others=mean([use.others for use in hosts]),
-        client_waiting=mean([use.ours.waiting for use in hosts]) or 0.0,
+        client_waiting=(mean([use.ours.waiting for use in hosts]) or 0.0) if has_proc() else None,
     )
 
 

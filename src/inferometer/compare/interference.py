@@ -40,11 +40,11 @@ class SharedUse:
     cores: int
     busy: float  # cores
     server_cores: float | None
-    waiting: float  # cores that the servers' threads waited for
+    waiting: float | None  # cores that the servers' threads waited for; None if the system does not say
     gpu_share: float | None = None  # utilization of the busiest GPU
     gpu_memory_share: float | None = None  # share of time in which its memory was read or written
     others: float | None = None  # cores used by other programs
-    client_waiting: float = 0.0  # cores that this tool waited for
+    client_waiting: float | None = 0.0  # cores that this tool waited for
 
 
 @frozen

@@ -1,12 +1,12 @@
 """Measure a short sweep, observe the machine at the same time, and conclude; optionally try the suggestions."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.deadline import CALL_LAST_S, Deadline, End, ending
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.system import usable_cores
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number, rough
 from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
@@ -251,7 +251,7 @@ def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circ
     cores = asked.cores
     if cores is None and is_local:
         host = result.levels[-1].host
-        cores = float(len(os.sched_getaffinity(0))) if host is None else cores_of(host)
+        cores = float(len(usable_cores())) if host is None else cores_of(host)
     found = result.levels[-1].measurement
     options = setup.options
     return Circumstances(

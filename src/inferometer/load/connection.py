@@ -19,7 +19,6 @@ and the link closes the connection or resets the stream.
 
 import errno
 import os
-import select
 import socket
 import struct
 from abc import ABC, abstractmethod
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.link import Callbacks, LinkBase, LinkSetup
-from inferometer.load.reactor import READ, WRITE
+from inferometer.load.reactor import FAILED, READ, WRITE
 from inferometer.records.path import MOST_OPENINGS, Opening
 from inferometer.wire.frames import Buffer
 
@@ -204,7 +203,7 @@ class SocketConnection(ABC):
     def _go_on_opening(self, mask: int) -> None:
         if self._secure is not None:
             self._shake_hands(self._secure)
-        elif mask & (WRITE | select.EPOLLERR | select.EPOLLHUP):
+        elif mask & (WRITE | FAILED):
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 self._connect_next(code)
@@ -348,7 +347,7 @@ class SocketConnection(ABC):
             self._receive_pending()
 
     def _receive_pending(self) -> None:
-        """Read bytes that TLS has already decrypted, which epoll does not report."""
+        """Read bytes that TLS has already decrypted, which the reactor does not report."""
         assert self._pending is not None
         if self._is_open and self._pending():
             self._receive()

@@ -5,9 +5,11 @@ sends before that takes another one. Callbacks only record events and their time
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from inferometer.base import status as outcome
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkBase, LinkSetup
@@ -64,8 +66,10 @@ class InProcessLink(LinkBase):
         self._carriers: list[_Carrier] = []
         self._free: list[list[_Carrier]] = [[] for _ in setup.requests]  # by step
         self._came: deque[tuple[int, int, int | None, bool]] = deque()  # (number, time, response, is final)
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
-        setup.reactor.add(self._wake, READ, self._ready)
+        assert sys.platform == "linux", "its library is built for Linux only"
+        wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._wake, self._woken = partial(os.eventfd_write, wake, 1), partial(os.eventfd_read, wake)
+        setup.reactor.add(wake, READ, self._ready)
         self._server = InProcessServer(InProcessSettings.from_environment(), self._responded, self._released)
         serve_control(self._server, setup.wiring.endpoint.port)
 
@@ -73,7 +77,7 @@ class InProcessLink(LinkBase):
 
     def _responded(self, number: int, response: int | None, is_final: bool) -> None:
         self._came.append((number, self.clock(), response, is_final))
-        os.eventfd_write(self._wake, 1)
+        self._wake()
 
     def _released(self, number: int) -> None:
         self._came.append((number, 0, None, False))
@@ -145,7 +149,7 @@ class InProcessLink(LinkBase):
     # --- in the loop
 
     def _ready(self, mask: int) -> None:
-        os.eventfd_read(self._wake)
+        self._woken()
         came = self._came
         while came:
             number, time_ns, response, is_final = came.popleft()

@@ -15,7 +15,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.messages import MESSAGES, body_text
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_US, Clock
-from inferometer.load.reactor import EpollReactor
+from inferometer.load.reactor import SocketReactor
 from inferometer.load.sequences import Mark
 from inferometer.records.path import Opening, PathReport
 from inferometer.records.spool import Spool
@@ -258,7 +258,7 @@ class LinkSetup(NamedTuple):
     wiring: Wiring
     requests: Sequence[Request]  # by step
     replies: ReplyReading | None  # None if replies are only counted
-    reactor: EpollReactor
+    reactor: SocketReactor
     clock: Clock
     are_made: bool = False  # requests are generated while the load runs
 

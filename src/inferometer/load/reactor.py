@@ -1,4 +1,7 @@
-"""Wait for sockets and times: epoll with a timer in the set, and a short spin before the due time."""
+"""Wait for sockets and times: epoll with a timer in the set, and a short spin before the due time.
+
+Systems without epoll use their own selector (`selector_set`), chosen when a reactor is created.
+"""
 
 import contextlib
 import ctypes
@@ -7,12 +10,16 @@ import select
 import sys
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_S, Clock
+from inferometer.load.selector_set import EventSet, EventTimer, SelectorSet, SelectorTimer
 
-READ = select.EPOLLIN
-WRITE = select.EPOLLOUT
+# The bits of epoll are those of poll.
+READ: Final = select.POLLIN
+WRITE: Final = select.POLLOUT
+FAILED: Final = select.POLLERR | select.POLLHUP
 
 AT_ONCE = 42  # events per call: a larger list would not fit Python's small-object allocator
 SPIN_NS = 50_000  # minimum time before a due time at which sleeping ends and spinning begins
@@ -21,24 +28,23 @@ LONGEST_LATER = 64  # rounds that a deferred task waits at most, however many ev
 LONGEST_SPIN_NS = 200_000  # on machines that wake up late; at most half of the wait
 
 
-class EpollReactor:
-    """One epoll set; a handler per file descriptor, called with the event mask."""
+class SocketReactor:
+    """One set of file descriptors; a handler for each, called with the event mask."""
 
     def __init__(self, clock: Clock) -> None:
-        self._epoll = select.epoll()
-        self._poll = self._epoll.poll
+        self._set, self._timer = open_set(clock)
+        self._poll = self._set.poll
         self._clock = clock
         self._spin_ns = SPIN_NS
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._later: deque[tuple[int, Callable[[], None]]] = deque()  # with their round
         self._urgent = select.poll()
         self._rounds = 0  # rounds with deferred tasks
-        self._timer = Timer()
         self.add(self._timer.fd, READ, self._timer.clear)
 
     def add(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
         self._handlers[fd] = handler
-        self._epoll.register(fd, events)
+        self._set.register(fd, events)
 
     def add_urgent(self, fd: int, handler: Callable[[int], None]) -> None:
         """Add a descriptor to read that is checked in every round, even if more events are ready than a round
@@ -47,11 +53,11 @@ class EpollReactor:
         self._urgent.register(fd, select.POLLIN)
 
     def change(self, fd: int, events: int) -> None:
-        self._epoll.modify(fd, events)
+        self._set.modify(fd, events)
 
     def remove(self, fd: int) -> None:
         del self._handlers[fd]
-        self._epoll.unregister(fd)
+        self._set.unregister(fd)
 
     def do_later(self, work: Callable[[], None]) -> None:
         """Defer slow work that is already timestamped, so that other received data gets its timestamp first."""
@@ -113,6 +119,14 @@ class EpollReactor:
             self._spin_ns -= self._spin_ns >> 10
 
 
+def open_set(clock: Clock) -> tuple[EventSet, EventTimer]:
+    """Return an empty set of descriptors, and the timer to register in it."""
+    if hasattr(select, "epoll"):
+        return select.epoll(), Timer()
+    timer = SelectorTimer()
+    return SelectorSet(timer, clock), timer
+
+
 _MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 _ABSOLUTE = 1
@@ -160,3 +174,6 @@ class Timer:
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 8)
         self._set_at = 0
+
+    def close(self) -> None:
+        os.close(self.fd)

@@ -17,7 +17,7 @@ from inferometer.base.units import monotonic_ns, plain_number
 from inferometer.load.grpc import GrpcLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import Callbacks, LinkSetup, always_finish
-from inferometer.load.reactor import EpollReactor
+from inferometer.load.reactor import SocketReactor
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
 from inferometer.load.worker import SMALL
 from inferometer.services.encoding import start_reading
@@ -64,7 +64,7 @@ def first_request(traffic: Traffic, *, step: int = 0, sequences: SequencePlan | 
     if wiring.protocol == IN_PROCESS:  # there is no wire
         return FirstRequest(traffic.requests[step])
     requests = [data if len(data) <= SMALL else memoryview(data) for data in traffic.requests]
-    setup = LinkSetup(wiring, requests, None, EpollReactor(monotonic_ns), monotonic_ns)
+    setup = LinkSetup(wiring, requests, None, SocketReactor(monotonic_ns), monotonic_ns)
     callbacks = Callbacks(_nothing, always_finish(_nothing), lambda status, text: None)
     note = _Note(wiring)
     link = (_NotingGrpc if wiring.protocol == "grpc" else _NotingHttp)(note, setup, callbacks)

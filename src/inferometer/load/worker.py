@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.base.messages import ALOUD, messages_shown
+from inferometer.base.system import most_open_files
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.channel import Channel
 from inferometer.load.engine import Engine
@@ -38,7 +39,7 @@ from inferometer.load.messages import (
     Synced,
 )
 from inferometer.load.plan import Closed
-from inferometer.load.reactor import EpollReactor
+from inferometer.load.reactor import SocketReactor
 from inferometer.load.sequences import Sequences
 from inferometer.records.path import PathReport
 from inferometer.records.ring import RingWriter, map_ring
@@ -110,9 +111,9 @@ class _Worker:
     def __init__(self, controller: Channel, job: Job) -> None:
         self._controller = controller
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < hard:  # raise the limit of open files as far as allowed
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self._reactor = EpollReactor(monotonic_ns)
+        if soft < (most := most_open_files()):  # raise the limit of open files as far as allowed
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        self._reactor = SocketReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
         self._spool = None if job.spool_fd is None else Spool(job.spool_fd)
         # A server in this process has its own threads; only this one counts as client cost.

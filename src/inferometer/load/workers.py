@@ -19,6 +19,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from inferometer.base.deadline import INTERRUPT, UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError
 from inferometer.base.interpreter import module_command
+from inferometer.base.processes import open_files
+from inferometer.base.system import most_open_files, unnamed_file
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
@@ -441,16 +443,10 @@ class Workers:
         return taken
 
 
-def open_files(pid: int) -> int:
-    """Return the number of open files of a process; 0 if it is gone."""
-    try:
-        return len(os.listdir(f"/proc/{pid}/fd"))
-    except OSError:
-        return 0
-
-
 def file_limit(pid: int) -> int:
-    """Return the open-file limit of a process; 0 if unlimited."""
+    """Return the open-file limit of a worker; 0 if unlimited."""
+    if not hasattr(resource, "prlimit"):
+        return most_open_files()  # a worker raises its limit that far
     try:
         soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     except OSError:
@@ -495,7 +491,7 @@ def _died(child: WorkerProcess) -> LocalError:
 
 def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Copy all requests into one shared memory, so that no worker needs its own copy; return their positions."""
-    fd = os.memfd_create("inferometer-requests")
+    fd = unnamed_file("inferometer-requests")
     spans = []
     position = 0
     known: dict[int, tuple[int, int]] = {}  # a mixture contains the same request many times

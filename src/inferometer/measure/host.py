@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inferometer.base.notes import Note, Remark
+from inferometer.base.processes import Process, command_line, family, maybe_process
+from inferometer.base.system import usable_cores
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
 from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest, has_gpu_driver
-from inferometer.observe.processes import Process, command_line, family, maybe_process
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
 from inferometer.stats.energy import PoweredDevice, PowerReading
@@ -46,7 +47,7 @@ class ProcessTable:
         found = frozenset[int]()
         for pid in pids:
             with contextlib.suppress(OSError):
-                found |= os.sched_getaffinity(pid)
+                found |= usable_cores(pid)
         return found
 
     def used(self, pids: Iterable[int]) -> dict[int, Used]:
@@ -122,6 +123,8 @@ class LocalServer:
 
 def _maybe_ending(pid: int) -> str | None:
     """Describe how a child process ended, without reaping it. None for other processes, or once it was reaped."""
+    if not hasattr(os, "waitid"):
+        return None
     try:
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -188,7 +191,7 @@ class HostWatch:
     ) -> None:
         """Without a server, it runs on another machine. This tool is this process and the workers, not all its
         children."""
-        self._allowed = frozenset(os.sched_getaffinity(0))
+        self._allowed = usable_cores()
         self._server = server
         self._workers = workers
         self._cores = len(self._allowed) if cores is None else cores

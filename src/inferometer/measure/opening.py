@@ -1,12 +1,12 @@
 """Workers of a run, opened with all they need, and the instrument that measures their load."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from inferometer.base.deadline import INTERRUPT, End, ending
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.system import usable_cores
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.plan import Cancellation
 from inferometer.load.workers import Workers
@@ -148,7 +148,7 @@ def _maybe_cancellation(options: Options) -> Cancellation | None:
 
 def _most_workers(setup: Setup) -> int:
     """Return the largest possible number of workers: one per core with `auto`."""
-    return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
+    return len(usable_cores()) if setup.options.workers == "auto" else 1
 
 
 def _most_slots(setup: Setup) -> int:

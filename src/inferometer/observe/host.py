@@ -12,11 +12,13 @@ from dataclasses import field
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferometer.base.frozen import frozen
+from inferometer.base.system import has_proc, sysctl, system_name, usable_cores
 
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PORT_SETTINGS = ("net.inet.ip.portrange.first", "net.inet.ip.portrange.last")  # of macOS
 MILLI = 1000  # NVML reports milliwatts and millijoules
 PACKAGES = Path("/sys/class/powercap")  # energy counters of processors (RAPL), often readable by root only
 MICROJOULES = 1_000_000
@@ -31,25 +33,28 @@ def describe_host() -> dict[str, Any]:
         "name": platform.node(),
         "processor": processor(),
         "cores": os.cpu_count() or 0,
-        "memory_bytes": memory_bytes()["MemTotal"],
-        "system": f"{platform.system()} {platform.release()}",
+        "memory_bytes": memory_bytes().total,
+        "system": system_name(),
         "python": platform.python_version(),
         "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],  # limit of open files per process; -1 is none
-        "ports": len(local_ports()),
+        "ports": None if (ports := local_ports()) is None else len(ports),
     }
 
 
-def local_ports() -> range:
-    """Return the ports for outgoing connections; each connection to one address takes its own."""
+def local_ports() -> range | None:
+    """Return the ports for outgoing connections, of which each connection to one address takes one; None if unknown."""
     try:
-        low, high = (int(word) for word in PORT_RANGE.read_text().split())
+        words = PORT_RANGE.read_text().split() if has_proc() else [sysctl(name) for name in PORT_SETTINGS]
+        low, high = map(int, words)
     except (OSError, ValueError):
-        return range(0)
+        return None
     return range(low, high + 1)
 
 
 def processor() -> str:
     """Return the name of the processor, or else its architecture."""
+    if not has_proc():
+        return sysctl("machdep.cpu.brand_string") or platform.machine()
     try:
         with open("/proc/cpuinfo") as file:
             names = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
@@ -77,7 +82,7 @@ def gpu_names() -> tuple[str, ...]:
 
 def host_class() -> str:
     """Return a description that is equal for machines whose figures can be compared."""
-    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} x {processor()}"
+    machine = f"{platform.machine()}, {len(usable_cores())} x {processor()}"
     return " + ".join([machine, *gpu_names()])
 
 
@@ -216,12 +221,12 @@ class HostMeter:
         rows = _core_times()
         # Offline cores shift the positions of those after them.
         chosen = [rows[n] for n in self._chosen] if self._chosen and max(self._chosen) < len(rows) else rows
-        total_s = sum(sum(row) for row in chosen)
+        total_s = sum(row.total_s for row in chosen)
         memory = memory_bytes()
         return HostSample(
-            busy_s=total_s - sum(row[_IDLE] + row[_IOWAIT] for row in chosen),
+            busy_s=total_s - sum(row.idle_s for row in chosen),
             total_s=total_s,
-            memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
+            memory_used_bytes=memory.total - memory.available,
             gpus={} if self._nvml is None else self._nvml.read(),
             packages_j={row.name: joules for row in self._packages if (joules := row.read()) is not None},
         )
@@ -257,21 +262,43 @@ class _Package:
         return (self._turned + now) / MICROJOULES
 
 
-def _core_times() -> list[list[float]]:
-    """Return the seconds of each online core by state: user, nice, system, idle, iowait, irq, softirq, steal.
+class _CoreTime(NamedTuple):
+    """Seconds of a core since boot."""
 
-    The guest time that follows these is already included in user time.
-    """
+    total_s: float
+    idle_s: float  # including waits for disks
+
+
+def _core_times() -> list[_CoreTime]:
+    """Return the times of each online core."""
+    if not has_proc():
+        import psutil
+
+        return [_CoreTime(sum(row), row.idle) for row in psutil.cpu_times(percpu=True)]
     with open("/proc/stat") as file:
-        rows = [line.split() for line in file if line.startswith("cpu") and line[3].isdecimal()]
-    return [[int(ticks) / _TICKS_PER_S for ticks in row[1:9]] for row in rows]
+        lines = [line.split() for line in file if line.startswith("cpu") and line[3].isdecimal()]
+    # user, nice, system, idle, iowait, irq, softirq, steal; the guest time that follows is included in user time
+    rows = [[int(ticks) / _TICKS_PER_S for ticks in line[1:9]] for line in lines]
+    return [_CoreTime(sum(row), row[_IDLE] + row[_IOWAIT]) for row in rows]
 
 
-def memory_bytes() -> dict[str, int]:
-    """Return the contents of `/proc/meminfo` in bytes."""
+class Memory(NamedTuple):
+    """Bytes of this machine's memory."""
+
+    total: int
+    available: int
+
+
+def memory_bytes() -> Memory:
+    """Return the size of this machine's memory, and how much of it is available to new programs."""
+    if not has_proc():
+        import psutil
+
+        found = psutil.virtual_memory()
+        return Memory(found.total, found.available)
     with open("/proc/meminfo") as file:
-        rows = (line.split() for line in file)
-        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}
+        sizes = {row[0]: int(row[1]) * 1024 for row in (line.split() for line in file) if row[-1] == "kB"}
+    return Memory(sizes["MemTotal:"], sizes["MemAvailable:"])
 
 
 def is_this_host(host: str) -> bool:

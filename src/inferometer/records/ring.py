@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from inferometer.base.system import unnamed_file
+
 ROW: Final = 14  # integers
 WRITTEN: Final = 0
 READ: Final = 1
@@ -46,7 +48,7 @@ pack_row = Struct(f"={ROW}q").pack_into
 
 def create_ring() -> int:
     """Return the descriptor of new shared memory for one ring; a worker can inherit it."""
-    fd = os.memfd_create("inferometer-records")
+    fd = unnamed_file("inferometer-records")
     os.ftruncate(fd, CELLS * 8)
     return fd
 

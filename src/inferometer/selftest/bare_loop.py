@@ -11,7 +11,7 @@ import signal
 from array import array
 
 from inferometer.base.units import NS_PER_MS, monotonic_ns
-from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.reactor import READ, SocketReactor
 
 PERIOD_NS = 4 * NS_PER_MS
 STDIN = 0
@@ -21,7 +21,7 @@ class _BareLoop:
     def __init__(self) -> None:
         self._lags_ns = array("q")
         self._is_over = False
-        self._reactor = EpollReactor(monotonic_ns)
+        self._reactor = SocketReactor(monotonic_ns)
         self._reactor.add(STDIN, READ, self._asked)
 
     def run(self) -> None:

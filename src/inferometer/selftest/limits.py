@@ -4,9 +4,7 @@
 second of one worker, against a server that does nothing.
 """
 
-import os
 import resource
-import select
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from inferometer.base.notes import Note
+from inferometer.base.system import has_proc, system_name
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, monotonic_ns
 from inferometer.load.plan import Closed
-from inferometer.load.reactor import SPIN_NS, Timer
+from inferometer.load.reactor import READ, SPIN_NS, open_set
 from inferometer.observe.host import PORT_RANGE, local_ports
 from inferometer.report.format import duration, quantity, share
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
@@ -61,20 +60,19 @@ def _timer() -> Check:
 
 
 def _wakes() -> list[int]:
-    timer = Timer()
-    epoll = select.epoll()
-    epoll.register(timer.fd, select.EPOLLIN)
+    events, timer = open_set(monotonic_ns)
+    events.register(timer.fd, READ)
     found = []
     try:
         for _ in range(WAKES):
             due = monotonic_ns() + NS_PER_MS
             timer.set(due)
-            epoll.poll()
-            found.append(monotonic_ns() - due)
+            events.poll()
+            found.append(max(monotonic_ns() - due, 0))  # poll's timer may be early
             timer.clear(0)
     finally:
-        epoll.close()
-        os.close(timer.fd)
+        events.close()
+        timer.close()
     return found
 
 
@@ -90,6 +88,10 @@ def _files() -> Check:
 def _ports() -> Check:
     """Count the free local ports for connections to one address; closed connections keep theirs for a minute."""
     ports = local_ports()
+    if ports is None or not has_proc():
+        text = f"free local ports cannot be counted on {system_name()}"
+        figures: dict[str, Figure] = {"free": None, "range": None if ports is None else len(ports)}
+        return _machine_check("ports", text, figures, "")
     free = len(ports) - len({port for port in _ports_taken() if port in ports})
     advice = f"widen the range in {PORT_RANGE}, or wait until closed connections have released their ports"
     text = f"{free} of {len(ports)} local ports are free"

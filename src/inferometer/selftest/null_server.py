@@ -13,7 +13,6 @@ import contextlib
 import gc
 import json
 import os
-import select
 import signal
 import socket
 import struct
@@ -25,6 +24,7 @@ from dataclasses import asdict
 
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
+from inferometer.load.reactor import READ, open_set
 from inferometer.wire.frames import (
     ACK,
     DATA,
@@ -334,7 +334,7 @@ def _say(document: object) -> None:
 
 
 class _Server:
-    """Server with one epoll loop. Sockets block: they are read only when data is available, and replies are small."""
+    """Server with one event loop. Sockets block: they are read only when data is available, and replies are small."""
 
     def __init__(self, listener: socket.socket, behaviour: Behaviour) -> None:
         self._listener = listener
@@ -345,14 +345,14 @@ class _Server:
         self._late_ns = 0
         self._received = self._sent = 0
         self._http, self._grpc = http_reply(behaviour.reply_size), grpc_reply(behaviour.reply_size)
-        self._epoll = select.epoll()
+        self._set, _ = open_set(monotonic_ns)
         for fd in (listener.fileno(), STDIN):
-            self._epoll.register(fd, select.EPOLLIN)
+            self._set.register(fd, READ)
 
     def run(self) -> None:
         stall = self._behaviour.stall
         while True:
-            for fd, _ in self._epoll.poll():
+            for fd, _ in self._set.poll():
                 if stall is not None:
                     self._late_ns = max(self._late_ns, _freeze(stall))
                 if fd in self._connections:
@@ -371,7 +371,7 @@ class _Server:
         if self._behaviour.protocol == "grpc":
             peer = NullGrpc(self._book, self._grpc)
         self._connections[sock.fileno()] = (sock, peer)
-        self._epoll.register(sock.fileno(), select.EPOLLIN)
+        self._set.register(sock.fileno(), READ)
         if peer.greeting:
             sock.sendall(peer.greeting)
 
@@ -395,7 +395,7 @@ class _Server:
 
     def _drop(self, fd: int) -> None:
         sock, _ = self._connections.pop(fd)
-        self._epoll.unregister(fd)
+        self._set.unregister(fd)
         sock.close()
 
     def _report(self) -> None:

@@ -20,6 +20,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -62,29 +63,30 @@ class ServerFiles(NamedTuple):
 
 def end_session(session: int, *, but: int | None = None) -> None:
     """Kill all remaining processes of a session, including those with their own process group."""
-    _kill_all(lambda row: row.session == session and row.pid != but)
+    _kill_all(lambda rows: (row for row in rows if row.session == session and row.pid != but))
 
 
 def end_strays(mark: str, family: "frozenset[ProcessRow]" = frozenset()) -> None:
     """Kill processes that left the session of a server: those with its mark, and its former descendants."""
-    words = f"{MARK}={mark}".encode()
     known = {(row.pid, row.started) for row in family}
     own = os.getpid()
-    _kill_all(
-        lambda row: (
-            row.pid != own
-            and ((row.pid, row.started) in known or words in _environment(row.pid).split(b"\0"))
+
+    def left(rows: "tuple[ProcessRow, ...]") -> "Iterator[ProcessRow]":
+        marked = _with_variable(f"{MARK}={mark}".encode(), rows)
+        return (
+            row for row in rows if row.pid != own and ((row.pid, row.started) in known or row.pid in marked)
         )
-    )
+
+    _kill_all(left)
 
 
-def _kill_all(is_left: "Callable[[ProcessRow], bool]") -> None:
+def _kill_all(left: "Callable[[tuple[ProcessRow, ...]], Iterator[ProcessRow]]") -> None:
     for _ in range(_MOST_ROUNDS):
-        left = [row.pid for row in _processes() if is_left(row)]
-        for pid in left:
+        pids = [row.pid for row in left(tuple(_processes()))]
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        if not left:
+        if not pids:
             return
 
 
@@ -94,7 +96,7 @@ class ProcessRow(NamedTuple):
     pid: int
     parent: int
     session: int
-    started: int  # in clock ticks: tells a process from a later one with the same ID
+    started: str  # tells a process from a later one with the same ID
 
 
 def descendants(pid: int) -> "frozenset[ProcessRow]":
@@ -110,6 +112,9 @@ def descendants(pid: int) -> "frozenset[ProcessRow]":
 
 
 def _processes() -> "Iterator[ProcessRow]":
+    if not _has_proc():
+        yield from _listed_processes()
+        return
     for name in os.listdir("/proc"):
         row = _maybe_row(name) if name.isdigit() else None
         if row is not None:
@@ -121,8 +126,16 @@ def _maybe_row(pid: str) -> ProcessRow | None:
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
         if fields[0] not in (b"Z", b"X"):
-            return ProcessRow(int(pid), int(fields[1]), int(fields[3]), int(fields[19]))
+            return ProcessRow(int(pid), int(fields[1]), int(fields[3]), fields[19].decode())
     return None
+
+
+def _with_variable(text: bytes, rows: "tuple[ProcessRow, ...]") -> set[int]:
+    """Return the processes that were started with this variable and value in their environment, as far as visible."""
+    if _has_proc():
+        return {row.pid for row in rows if text in _environment(row.pid).split(b"\0")}
+    lines = (line.split() for line in _ps("eww", "-A", "-o", "pid=,command=").splitlines())
+    return {int(words[0]) for words in lines if text in words}
 
 
 def _environment(pid: int) -> bytes:
@@ -130,6 +143,31 @@ def _environment(pid: int) -> bytes:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         return file.read()
     return b""
+
+
+# --- systems without /proc
+
+
+def _has_proc() -> bool:
+    return os.path.exists("/proc/self/stat")
+
+
+def _listed_processes() -> "Iterator[ProcessRow]":
+    for line in _ps("-A", "-o", "pid=,ppid=,stat=,lstart=").decode("utf-8", "replace").splitlines():
+        pid, parent, state, *started = line.split()
+        if not state.startswith("Z"):
+            with contextlib.suppress(OSError):  # it has exited
+                yield ProcessRow(int(pid), int(parent), os.getsid(int(pid)), " ".join(started))
+
+
+def _ps(*words: str) -> bytes:
+    """Return the output of `ps`; empty if it fails."""
+    with contextlib.suppress(OSError):
+        return subprocess.run(["ps", *words], capture_output=True, check=False).stdout
+    return b""
+
+
+# --- the script
 
 
 def main(arguments: list[str]) -> None:
@@ -165,14 +203,14 @@ class _Process:
         self.pid = pid
         self.handle: int | None = None
         with contextlib.suppress(OSError):  # a kernel or sandbox without pidfd_open: poll instead
-            self.handle = os.pidfd_open(pid)
+            self.handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
     def has_ended(self) -> bool:
         if self.handle is not None:
             return bool(select.select([self.handle], [], [], 0)[0])
         try:
             os.kill(self.pid, 0)
-        except ProcessLookupError:
+        except OSError:  # it does not exist, or its number belongs to a process of another user by now
             return True
         return False
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inferometer.base.errors import UsageError
+from inferometer.base.processes import all_pids
+from inferometer.base.system import has_proc
 
 LOOPBACK = "127.0.0.1"
 PROC = Path("/proc")
@@ -66,6 +68,8 @@ def port_in_use(service: str, port: int) -> UsageError:
 
 def listens_on(pid: int, ports: Iterable[int], proc: Path = PROC) -> bool:
     """Return whether this process, and not another one, listens on all these ports."""
+    if proc == PROC and not has_proc():
+        return set(ports) <= _listening_of(pid)
     sockets = {link for link in _open_files(pid, proc) if link.startswith("socket:")}
     if not sockets:  # the table of all connections is long on a busy machine
         return False
@@ -74,6 +78,8 @@ def listens_on(pid: int, ports: Iterable[int], proc: Path = PROC) -> bool:
 
 def listeners(port: int, proc: Path = PROC) -> tuple[int, ...]:
     """Return the visible processes that listen on a port of this machine, or in the container that it leads to."""
+    if proc == PROC and not has_proc():
+        return tuple(pid for pid in sorted(all_pids()) if port in _listening_of(pid))
     pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
     inside = next(filter(None, (_maybe_container(pid, port, proc) for pid in pids)), None)
     tables: dict[str, frozenset[str]] = {}  # sockets that listen on the port, by network namespace
@@ -158,6 +164,18 @@ def _listening(pid: int, proc: Path) -> Iterator[tuple[str, int]]:
             if f" {_LISTENING} " in line:
                 fields = line.split()
                 yield f"socket:[{fields[9]}]", int(fields[1].rpartition(":")[2], 16)
+
+
+def _listening_of(pid: int) -> frozenset[int]:
+    """Return the ports that a process listens on, without /proc; none if its connections are hidden from this user."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        read = process.net_connections if hasattr(process, "net_connections") else process.connections
+        return frozenset(row.laddr.port for row in read("tcp") if row.status == psutil.CONN_LISTEN)
+    except psutil.Error:
+        return frozenset()
 
 
 def _open_files(pid: int, proc: Path) -> Iterator[str]:

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError, ending
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.processes import maybe_process
 from inferometer.base.units import plain_number
 from inferometer.base.writing import writing
 from inferometer.services.discovery import ModelControl, ready_models
@@ -203,11 +204,8 @@ def _locked(path: Path, server: str, say: Say) -> int:
 
 
 def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
+    found = maybe_process(pid)
+    return found is not None and not found.is_zombie
 
 
 # --- restoration

@@ -16,6 +16,7 @@ import math
 import mmap
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.system import system_name
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
@@ -211,6 +213,11 @@ _HOW_TO_SHARE = {
 
 @contextmanager
 def _file(name: str, size: int) -> Iterator[int]:
+    if not FOLDER.is_dir():
+        raise UsageError(
+            f"{system_name()} has no {FOLDER}, where a server on Linux opens system shared memory",
+            remedy="leave out --shared-memory, or run this command on the server's Linux host",
+        )
     path = FOLDER / name
     try:
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -229,6 +236,7 @@ def _file(name: str, size: int) -> Iterator[int]:
 
 def _allocate(fd: int, size: int) -> None:
     """Allocate all memory at once: a server that writes to missing memory would crash."""
+    assert sys.platform != "darwin", f"macOS has no {FOLDER}"
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:

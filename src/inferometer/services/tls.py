@@ -1,15 +1,14 @@
 """TLS settings for connections. Imported only if needed, because the library loads slowly."""
 
 import base64
-import os
 import ssl
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import CERTIFICATE, check_file, read_file
+from inferometer.base.system import readable_once
 
 if TYPE_CHECKING:
     # Not imported by workers: it loads the whole table of options.
@@ -38,7 +37,7 @@ def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
     remedy = "give a PEM file of certificates"
     data = _read(tls.ca_file, "the CA certificates file", remedy)
     try:
-        with _in_memory(data) as file:
+        with readable_once("identity", data) as file:
             context.load_verify_locations(cafile=file)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
@@ -59,7 +58,8 @@ def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
     try:
         with ExitStack() as files:
             paths = [
-                None if data is None else files.enter_context(_in_memory(data)) for data in (certificate, key)
+                None if data is None else files.enter_context(readable_once("identity", data))
+                for data in (certificate, key)
             ]
             context.load_cert_chain(str(paths[0]), paths[1])
     except (OSError, ssl.SSLError) as error:
@@ -125,12 +125,3 @@ def _key_label(key: bytes) -> str:
     start = 2 + (key[1] & 0x7F if key[1:2] > b"\x7f" else 0)  # after tag and length of the outer sequence
     behind_version = key[start + 3 : start + 4]
     return {b"\x02": "RSA PRIVATE KEY", b"\x04": "EC PRIVATE KEY"}.get(behind_version, "PRIVATE KEY")
-
-
-@contextmanager
-def _in_memory(data: bytes) -> Iterator[str]:
-    """Provide a temporary path to data in memory, so that a key is never written to a disk."""
-    with os.fdopen(os.memfd_create("identity"), "wb") as file:
-        file.write(data)
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"

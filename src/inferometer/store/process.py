@@ -3,10 +3,9 @@
 import contextlib
 import os
 import signal
-import time
 
 from inferometer.base.errors import UsageError
-from inferometer.observe.processes import maybe_process
+from inferometer.base.processes import maybe_process
 from inferometer.store.run import RUNNING, Run
 
 _APART_S = 2.0  # tolerance for start times, which move when the clock is adjusted
@@ -17,8 +16,7 @@ def started(pid: int) -> float | None:
     found = maybe_process(pid)
     if found is None or found.is_zombie:
         return None
-    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - found.start_ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age_s
+    return found.started_s
 
 
 def is_alive(pid: int, process_started: float) -> bool:

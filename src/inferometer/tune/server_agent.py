@@ -11,6 +11,7 @@ from typing import Any
 
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.system import usable_cores
 from inferometer.base.units import monotonic_ns
 from inferometer.observe.host import Nvml, open_nvml, processor
 from inferometer.options.options import Options
@@ -166,7 +167,9 @@ class ServerAgent:
 
 
 def keep_to(cores: tuple[int, ...]) -> None:
-    """Pin this process with all its threads, and everything they start from now on."""
+    """Pin this process with all its threads, and everything they start from now on; not where that is impossible."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # the thread has ended
             os.sched_setaffinity(int(thread.name), cores)
@@ -175,7 +178,7 @@ def keep_to(cores: tuple[int, ...]) -> None:
 def facts() -> ServerFacts:
     import psutil
 
-    cores = tuple(sorted(os.sched_getaffinity(0)))
+    cores = tuple(sorted(usable_cores()))
     return ServerFacts(processor(), cores, int(psutil.virtual_memory().total), _visible_gpus(open_nvml()))
 
 

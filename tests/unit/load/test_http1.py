@@ -15,7 +15,7 @@ from inferometer.base.units import monotonic_ns
 from inferometer.load.connection import SMALL_BUFFER
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import NOTHING, Callbacks, LinkSetup
-from inferometer.load.reactor import AT_ONCE, READ, EpollReactor
+from inferometer.load.reactor import AT_ONCE, READ, SocketReactor
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Wiring
@@ -28,7 +28,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodi
 CHUNKS_END = b"\r\n0\r\n\r\n"
 
 
-class BusyReactor(EpollReactor):
+class BusyReactor(SocketReactor):
     """Reactor that does no deferred work while it is busy."""
 
     is_busy = False
@@ -171,7 +171,7 @@ def test_the_end_of_a_connection_follows_earlier_data(is_reset: bool, is_whole: 
 
 
 def test_deferred_data_is_read_after_all_received_data_is_timestamped() -> None:
-    reactor, seen = EpollReactor(monotonic_ns), []
+    reactor, seen = SocketReactor(monotonic_ns), []
     pairs = [socket.socketpair() for _ in range(AT_ONCE + 10)]
 
     def ready(number: int, mask: int) -> None:

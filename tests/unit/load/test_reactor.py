@@ -1,5 +1,7 @@
-"""The reactor with more ready events than a round handles: nothing waits forever."""
+"""The reactor, over epoll and over the selector of other systems."""
 
+import select
+import selectors
 import socket
 import time
 from collections.abc import Iterator
@@ -7,14 +9,21 @@ from functools import partial
 
 import pytest
 
-from inferometer.load.reactor import AT_ONCE, FEW, LONGEST_LATER, READ, EpollReactor
+from inferometer.load.reactor import AT_ONCE, FEW, LONGEST_LATER, READ, WRITE, SocketReactor
 
 BUSY = 3 * AT_ONCE  # descriptors that are always ready
 
 
+@pytest.fixture(params=["epoll", "selector"])
+def reactor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SocketReactor:
+    if request.param == "selector":
+        monkeypatch.delattr(select, "epoll")
+        monkeypatch.setattr(selectors, "DefaultSelector", selectors.PollSelector)
+    return SocketReactor(time.monotonic_ns)
+
+
 @pytest.fixture
-def busy() -> Iterator[EpollReactor]:
-    reactor = EpollReactor(time.monotonic_ns)
+def busy(reactor: SocketReactor) -> Iterator[SocketReactor]:
     pairs = [socket.socketpair() for _ in range(BUSY)]
     for ours, theirs in pairs:
         theirs.send(b"x")
@@ -25,7 +34,7 @@ def busy() -> Iterator[EpollReactor]:
             each.close()
 
 
-def test_the_controller_is_served_in_every_round(busy: EpollReactor) -> None:
+def test_the_controller_is_served_in_every_round(busy: SocketReactor) -> None:
     ours, theirs = socket.socketpair()
     heard: list[bytes] = []
     busy.add_urgent(ours.fileno(), lambda mask: heard.append(ours.recv(1)))
@@ -37,7 +46,7 @@ def test_the_controller_is_served_in_every_round(busy: EpollReactor) -> None:
     theirs.close()
 
 
-def test_deferred_work_is_done_even_under_constant_load(busy: EpollReactor) -> None:
+def test_deferred_work_is_done_even_under_constant_load(busy: SocketReactor) -> None:
     done: list[int] = []
     for number in range(1000):
         busy.do_later(partial(done.append, number))
@@ -48,3 +57,28 @@ def test_deferred_work_is_done_even_under_constant_load(busy: EpollReactor) -> N
         assert len(done) >= rounds // FEW
     assert done == list(range(1000))
     assert rounds <= LONGEST_LATER + 1
+
+
+def test_a_wait_ends_at_its_time_and_not_before(reactor: SocketReactor) -> None:
+    for wait_ns in (0, 30_000, 300_000, 1_200_000, 3_700_000):
+        until_ns = time.monotonic_ns() + wait_ns
+        reactor.wait(until_ns)
+        assert time.monotonic_ns() >= until_ns
+
+
+def test_an_event_ends_a_wait_early(reactor: SocketReactor) -> None:
+    ours, theirs = socket.socketpair()
+    heard: list[int] = []
+    reactor.add(ours.fileno(), READ, heard.append)
+    theirs.send(b"x")
+    reactor.wait(time.monotonic_ns() + 3_600_000_000_000)
+    assert heard == [READ]
+    reactor.change(ours.fileno(), READ | WRITE)
+    reactor.wait(None)
+    assert heard == [READ, READ | WRITE]
+    reactor.change(ours.fileno(), WRITE)
+    reactor.wait(None)
+    assert heard[2:] == [WRITE]
+    reactor.remove(ours.fileno())
+    ours.close()
+    theirs.close()

@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.base.units import monotonic_ns
 from inferometer.load.messages import Sync
-from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.reactor import READ, SocketReactor
 from inferometer.load.worker import _Worker
 
 
@@ -17,7 +17,7 @@ def test_a_sync_is_answered_after_earlier_data_is_read(
     """A window closes at the time of the sync: an earlier end recorded later would be in no window."""
     done: list[Any] = []
     worker = object.__new__(_Worker)
-    worker._reactor = EpollReactor(monotonic_ns)
+    worker._reactor = SocketReactor(monotonic_ns)
     monkeypatch.setattr(worker, "_controller", SimpleNamespace(recv=Sync, send=done.append), raising=False)
     monkeypatch.setattr(
         worker, "_ring", SimpleNamespace(publish=lambda: done.append("written")), raising=False

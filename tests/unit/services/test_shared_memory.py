@@ -93,6 +93,19 @@ def test_an_offset_of_0_is_omitted():
     assert RegionPart("r", 64, 8).parameters()["shared_memory_offset"] == 64
 
 
+def test_a_system_without_shared_memory_files_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(shared_memory, "FOLDER", tmp_path / "shm")
+    monkeypatch.setattr(shared_memory, "system_name", lambda: "Darwin 24.1.0")
+    with (
+        pytest.raises(
+            UsageError, match=r"^Darwin 24.1.0 has no .*/shm, where a server on Linux opens"
+        ) as found,
+        shared_memory._file("region", 10),
+    ):
+        pass
+    assert "leave out --shared-memory" in found.value.remedy
+
+
 def test_every_run_has_its_own_name():
     assert region_name() != region_name()
     assert f"_{os.getpid()}_" in region_name()

@@ -197,7 +197,7 @@ def _machine_rows(rows: Sequence[tuple[str, SharedUse]]) -> Iterator[tuple[str, 
             name,
             quantity(use.busy),
             NONE if use.server_cores is None else quantity(use.server_cores),
-            f"{quantity(use.waiting)} cores",
+            NONE if use.waiting is None else f"{quantity(use.waiting)} cores",
             NONE if use.gpu_share is None else share(use.gpu_share),
             NONE if use.gpu_memory_share is None else share(use.gpu_memory_share),
         )
