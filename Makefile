@@ -9,11 +9,11 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
+.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere laptop hooks clean
 
 # Tests start many processes, which is faster with compiled modules, and share few cores: no spinning threads.
-$(COMPILED) test tests unit quick samples fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
-$(COMPILED) test tests unit quick samples fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test tests unit quick samples fuzz torture laptop test-live: export PYTHONDONTWRITEBYTECODE :=
+$(COMPILED) test tests unit quick samples fuzz torture laptop test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -101,6 +101,10 @@ test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of oth
 
 gpu-test: $(STAMP)  ## the tests on a GPU, and its figures for docs/gpu.md; without one it says so
 	$(PYTHON) -m gpu_tests
+
+laptop: $(STAMP) $(COMPILED)  ## the end-to-end tests without epoll, timerfd, /proc and prctl, as on macOS; types for macOS
+	$(PYTHON) -m mypy --platform darwin src/inferometer
+	PYTHONPATH=tests/laptop $(PYTHON) -m pytest -p tests.support.laptop tests/e2e -n 3 --dist loadscope
 
 fmt: $(STAMP)  ## format the code and apply the linter's fixes
 	$(PYTHON) -m ruff check --fix-only .

@@ -58,13 +58,12 @@ class CapacityOptions:
     )
     carbon: float | None = option(
         "--carbon",
-        "Grams of CO2 per kWh: states the emissions per million output tokens or requests, from results with energy "
-        "figures",
+        "Grams of CO2 per kWh, to state the emissions",
         decimal("G_PER_KWH", least=0.0),
     )
     spare: int = option(
         "--spare",
-        "Number of replicas that may fail while the SLO is still met",
+        "Number of replicas that may fail",
         whole("N", least=0),
         default=1,
     )

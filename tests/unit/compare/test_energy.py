@@ -8,6 +8,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import INCONCLUSIVE, INVALID, LESS, MORE, NO_DIFFERENCE
 from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
+from inferometer.report.document import Table
 from inferometer.report.documents.comparison import comparison_document
 from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
 from inferometer.stats.measurement import Estimate
@@ -79,7 +80,9 @@ def test_invalid_figures_are_not_compared(compared, other, reason):
     assert row.reason.startswith(reason)
     assert row.percent is None
     (section,) = (row for row in comparison_document(found).sections if row.name == "energy")
-    assert section.blocks[0].rows[0][-1] == f"invalid: {row.reason}"
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert table.rows[0][-1] == f"invalid: {row.reason}"
 
 
 def test_a_result_without_energy_is_named(compared, make_level, make_result):
@@ -100,5 +103,6 @@ def test_results_without_energy_have_no_section(make_result):
 def test_the_table_of_variants_has_a_column(compared):
     found, _ = compared(power_log(400.0), power_log(200.0))
     table = comparison_document(found).sections[0].blocks[0]
+    assert isinstance(table, Table)
     column = [row.name for row in table.columns].index("J/request")
     assert [row[column].partition(" ")[0] for row in table.rows] == ["4.00", "2.00"]
