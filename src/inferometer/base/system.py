@@ -37,7 +37,8 @@ def unnamed_file(name: str) -> int:
     """Return the descriptor of a new file that vanishes with its last user: in memory, or else in the temporary
     folder."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(name)
+        memory: int = os.memfd_create(name)
+        return memory
     import tempfile
 
     fd, path = tempfile.mkstemp(prefix=f"{name}-")

@@ -7,11 +7,12 @@ sends before that takes another one. Callbacks only record events and their time
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from inferometer.base import status as outcome
+from inferometer.base.errors import LocalError
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkBase, LinkSetup
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
@@ -52,6 +53,14 @@ class _Carrier:
     is_released: bool = True
 
 
+def _open_event() -> tuple[int, Callable[[], None], Callable[[], int]]:
+    """Return the descriptor of a new event, the call that sets it, and the call that clears it."""
+    if sys.platform != "linux":
+        raise LocalError("Triton's library is built for Linux only")
+    event = os.eventfd(0, os.EFD_NONBLOCK)
+    return event, partial(os.eventfd_write, event, 1), partial(os.eventfd_read, event)
+
+
 class InProcessLink(LinkBase):
     """Slots and the request objects they use."""
 
@@ -66,10 +75,8 @@ class InProcessLink(LinkBase):
         self._carriers: list[_Carrier] = []
         self._free: list[list[_Carrier]] = [[] for _ in setup.requests]  # by step
         self._came: deque[tuple[int, int, int | None, bool]] = deque()  # (number, time, response, is final)
-        assert sys.platform == "linux", "its library is built for Linux only"
-        wake = os.eventfd(0, os.EFD_NONBLOCK)
-        self._wake, self._woken = partial(os.eventfd_write, wake, 1), partial(os.eventfd_read, wake)
-        setup.reactor.add(wake, READ, self._ready)
+        event, self._wake, self._woken = _open_event()
+        setup.reactor.add(event, READ, self._ready)
         self._server = InProcessServer(InProcessSettings.from_environment(), self._responded, self._released)
         serve_control(self._server, setup.wiring.endpoint.port)
 

@@ -236,7 +236,8 @@ def _file(name: str, size: int) -> Iterator[int]:
 
 def _allocate(fd: int, size: int) -> None:
     """Allocate all memory at once: a server that writes to missing memory would crash."""
-    assert sys.platform != "darwin", f"macOS has no {FOLDER}"
+    if sys.platform == "darwin":
+        raise LocalError(f"macOS has no {FOLDER}")
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
