@@ -43,6 +43,9 @@ class Note(Enum):
         "they have no first token and count as violating every TTFT limit: check the prompts, the stop words and the "
         "server's log"
     )
+    WRONG_ANSWERS = (
+        "throughput includes them: check the server's log and its batching, cache and precision at this load"
+    )
     ENDED_REASONING = (
         "they ended before the answer itself: raise --output-tokens, or make the model reason less"
     )

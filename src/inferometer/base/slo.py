@@ -1,8 +1,8 @@
 """SLOs of a load, such as `p99<50ms, errors<0.1%, throughput>100`, or for text `ttft<200ms, tpot<20ms`.
 
 Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `ttfc`, `tpot` and `gap`
-without a percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` the time to the first token of
-the answer itself if the model reasons first; an answer without such a token violates any limit on them. `ttfc` is the
+without a percentile), a share or a rate. `wrong` is the share of wrong answers among those that were checked.
+`ttft` is the time to the first token, `ttfo` the time to the first token of the answer itself if the model reasons first; an answer without such a token violates any limit on them. `ttfc` is the
 time to the first tool call, of answers that have one. `tpot` is the mean time between the tokens of an answer, `gap`
 every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
 an alias of `latency`, `ttfa` of `ttfo`. `task` is the time of a whole task, in classes of a scenario that have tasks.
@@ -34,7 +34,7 @@ PERCENTILES = (
 STREAMED = ("ttft", "ttfo", "ttfc", "tpot", "gap")  # only streams have these
 TASK = "task"
 TIMES = ("latency", TASK, *STREAMED)
-SHARES = ("errors", "goodput")
+SHARES = ("errors", "wrong", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail if an SLO does not limit it
 _TIME_UNITS = {
     unit: round(SECONDS[unit] * NS_PER_S)
@@ -43,6 +43,7 @@ _TIME_UNITS = {
 _UNITS: Mapping[str, Mapping[str, float]] = {
     **dict.fromkeys(TIMES, _TIME_UNITS),
     "errors": {"%": 0.01},
+    "wrong": {"%": 0.01},
     "goodput": {"%": 0.01},
     "throughput": {"": 1, "/s": 1, "infer/s": 1},
     "energy": {
@@ -91,8 +92,8 @@ class Term:
 
     @property
     def share(self) -> float | None:
-        """Share of requests that may exceed the limit, or fail; None for a mean."""
-        if self.name == "errors":
+        """Share of requests that may exceed the limit, fail or have a wrong answer; None for a mean."""
+        if self.name in ("errors", "wrong"):
             return self.limit
         return None if self.percentile is None else 1 - self.percentile / 100
 
@@ -151,6 +152,7 @@ _USUAL = (
     ("≤|=<", "<="),
     ("≥|=>", ">="),
     (r"\s*(?:;|&&?|\band\b)\s*", ", "),
+    (r"\bwrong[ _](?:answers?|rate|share)\b", "wrong"),
     (r"\s+(?:is\s+)?(?:under|below|less than|at most|up to|within)\s+", "<"),
     (r"\s+(?:is\s+)?(?:over|above|more than|at least)\s+", ">"),
     (r"([<>]=?\s*[\d.]+\s*[a-zµ%/]*)\s+(?=[a-z][\w .()]*[<>])", r"\1, "),  # terms without a comma
@@ -184,7 +186,7 @@ def _term(part: str, whole: str) -> Term:
         )
     written, sign, limit = found["name"], found["sign"], found["limit"]
     figure, name = _figure(written, part)
-    is_below = figure in (*TIMES, "errors", "energy")
+    is_below = figure in (*TIMES, "errors", "wrong", "energy")
     if sign.startswith("<") is not is_below:
         better = "lower" if is_below else "higher"
         raise UsageError(
@@ -264,7 +266,11 @@ def _limit(figure: str, part: str, sign: str, written: str) -> tuple[float, str]
         raise UsageError(f"'{part}': '{written}' is not a limit", remedy=EXAMPLE)
     number, unit, units = found["number"], found["unit"].rstrip(), _UNITS[figure]
     # An SLO may demand no failures at all, or only good requests.
-    is_bound = (figure, sign, float(number)) in (("errors", "<=", 0), ("goodput", ">=", 100))
+    is_bound = (figure, sign, float(number)) in (
+        ("errors", "<=", 0),
+        ("wrong", "<=", 0),
+        ("goodput", ">=", 100),
+    )
     if not is_bound and not 0 < float(number) < (100 if figure in SHARES else _LARGEST):
         between = "above 0 % and below 100 %" if figure in SHARES else "above 0"
         remedy = "write 'errors<=0%' to allow none" if figure == "errors" and float(number) == 0 else EXAMPLE

@@ -12,8 +12,14 @@ REFUSED = 8  # a successful status with an error in the reply
 WITHDRAWN = 9  # cancelled by the client on request: --cancel-after
 VISIT = 10  # a visit failed in its own code, or in a value that it took from an answer
 OTHER = 11  # a failure in another tool's file that is none of these
+WRONG = (
+    12  # a successful answer that a check rejects; only the key of its example, never the status of a request
+)
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
+
+UNCHECKED, RIGHT, FALSE = 0, 1, 2
+"""Verdict of --check on an answer."""
 
 NO_ANSWER = (CONNECT, TLS, RESET, TIMEOUT, CANCELLED)
 """Statuses of requests that the server did not answer."""
@@ -41,6 +47,7 @@ _KINDS = {
     WITHDRAWN: "cancelled by the client",
     VISIT: "visit",
     OTHER: "other",
+    WRONG: "wrong answer",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import encode_json
-from inferometer.dataset.dataset import Step
+from inferometer.dataset.dataset import EXPECTED, Step
 from inferometer.dataset.rows import A_TRACE, ACCEPTED, CHAT_FIELDS, PROMPT_FIELDS, Row, Rows, read_rows
 from inferometer.dataset.trace_tokens import LONGEST
 from inferometer.model.spec import Tensor
@@ -204,13 +204,16 @@ def _messages_tensor(messages: Any) -> Tensor:
 
 
 def _with_common(row: Row, sent: Tensor) -> Step:
-    """Add the fields that any row may have: the number of tokens to request, and its place in a session."""
+    """Add the fields that any row may have: the number of tokens to request, its place in a session, and the expected
+    answer."""
     step = [sent]
     if sent.name != "payload" and (name := next((name for name in _ASKED if row.fields.get(name)), None)):
         step.append(_tensor("max_tokens", b"%d" % _whole(row, name)))
     if row.fields.get("session_id") is not None:
         step.append(_tensor("session_id", str(row.fields["session_id"]).encode("utf-8", "replace")))
         step.append(_tensor("delay", str(_delay(row)).encode()))
+    if isinstance(row.fields.get(EXPECTED), str):
+        step.append(_tensor(EXPECTED, row.fields[EXPECTED].encode("utf-8", "replace")))
     return tuple(step)
 
 

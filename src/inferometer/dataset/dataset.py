@@ -15,6 +15,9 @@ from inferometer.model.unique import Unique
 Step = tuple[Tensor, ...]
 Streams = tuple[Sequence[Step], ...]
 
+EXPECTED = "expected"
+"""Name of the tensor with the expected text of the answer; it is not sent."""
+
 MALFORMED = "Input data file is malformed."
 DATA_FILE = "the data file"
 MOST_LINES = 4_000_000

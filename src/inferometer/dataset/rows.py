@@ -29,7 +29,16 @@ ACCEPTED = (
     "from and value) or 'body' (OpenAI batch file); --prompt-column names another field for the text"
 )
 A_TRACE = "replay a trace with --replay FILE; inferometer inspect FILE shows its requests"
-_OTHER_FIELDS = ("id", "session_id", "delay", "max_tokens", "output_length", "output_tokens", "url")
+_OTHER_FIELDS = (
+    "id",
+    "session_id",
+    "delay",
+    "max_tokens",
+    "output_length",
+    "output_tokens",
+    "url",
+    "expected",
+)
 _PARQUET = b"PAR1"
 _BATCH = 256  # rows of a Parquet file decoded at a time
 _LIST = re.compile(rb"\s*\[\s*\{")

@@ -95,7 +95,7 @@ def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     if own.by == "concurrency":
         check_by_concurrency(options)
     for term in own.slo.terms:
-        if term.figure in ("throughput", "goodput", "energy"):
+        if term.figure in ("throughput", "goodput", "energy", "wrong"):
             raise UsageError(
                 f"'{term.text}': find judges each load by latency and errors only",
                 remedy=f"leave out {term.figure}, or use `inferometer measure --slo`",

@@ -304,6 +304,7 @@ class Engine:
         cached_tokens: int = 0,
         answer_at: int = 0,
         tool_at: int = 0,
+        checked: int = 0,
     ) -> None:
         """Record the end of a request; the link calls this once per request. `times` are those of a stream's
         responses."""
@@ -319,9 +320,10 @@ class Engine:
         step = self._steps[slot]
         if tool_at:
             step = of_which(step, tool_at)
+        outcomes = of_which(status, checked) if checked else status
         pack_row(
             self._cells, position,
-            self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, step, received, responses,
+            self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, outcomes, step, received, responses,
             sequence, started, tokens, prompt_tokens, stamps,
         )  # fmt: skip
         position += ROW_BYTES

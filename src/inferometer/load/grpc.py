@@ -20,7 +20,7 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import SocketConnection, SocketLink
 from inferometer.load.grpc_requests import MadeCalls, NumberedCalls, render_parts, rendered_calls
-from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, finish_sampled
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
@@ -160,6 +160,8 @@ class GrpcLink(SocketLink):
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         super().__init__(setup, callbacks, protocols=("h2",))
         wiring, requests = setup.wiring, setup.requests
+        if self.replies is not None and self.replies.sampler is not None:
+            self.next_step = finish_sampled(self.next_step, self.finish, self.replies.sampler)
         self._messages = requests
         self._numbered = (
             NumberedCalls(wiring.block, requests, wiring.first_id())
@@ -221,7 +223,9 @@ class GrpcLink(SocketLink):
         channel = call.channel
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = call.kept = 0
-        is_quick = channel.is_quick and mark is None and self.replies is None and not channel.waiting
+        if self.replies is not None:
+            call.step = step if self.replies.wants(slot) else -1
+        is_quick = channel.is_quick and mark is None and call.step < 0 and not channel.waiting
         if not is_quick or not channel.plain.open(call, self.plain_requests[step]):
             self._send_generally(call, step, mark)
         elif not channel.is_corked:
@@ -229,8 +233,6 @@ class GrpcLink(SocketLink):
 
     def _send_generally(self, call: _Call, step: int, mark: Mark | None) -> None:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
-        if self.replies is not None:
-            call.step = step if self.replies.wants(call.slot) else -1
         if mark is not None:
             call.lane = mark.lane
         if self.wiring.is_streaming:
@@ -316,6 +318,7 @@ class GrpcLink(SocketLink):
         if status:
             self.explain(status, text)
         times, call.times = call.times, []
+        checked = 0 if status or call.step < 0 else self.verdict(call.slot)
         self.finish(
             call.slot,
             status,
@@ -326,6 +329,7 @@ class GrpcLink(SocketLink):
             received,
             call.responses,
             times,
+            checked=checked,
         )
 
 

@@ -11,7 +11,7 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.units import NS_PER_US
 from inferometer.load.connection import SocketConnection, SocketLink
-from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish, finish_sampled
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
 from inferometer.model.unique import COUNTER_BITS, MARK, Unique
@@ -33,9 +33,18 @@ class Http1Link(SocketLink):
         # Whether some replies are read; send() decides which.
         self.is_reading = self.replies is not None or wiring.reader is not None
         if self.is_reading:
-            self.next_step = always_finish(self.finish)
+            sampler = None if self.replies is None else self.replies.sampler
+            self.next_step = (
+                always_finish(self.finish)
+                if sampler is None or wiring.reader is not None
+                else finish_sampled(self.next_step, self.finish, sampler)
+            )
         self.is_flushed = True  # a cancelled request closes its connection
         self.reader = wiring.reader
+        # Reader of the replies whose answers are checked.
+        self.keeping_reader = wiring.reader
+        if wiring.reader is not None and self.replies is not None and self.replies.keeps_answers:
+            self.keeping_reader = wiring.reader.keeping()
         self.conversations = wiring.conversations
         self.requests: Sequence[Request] | NumberedRequests | UniqueRequests = requests
         if wiring.has_ids:
@@ -395,12 +404,15 @@ class _Connection(SocketConnection):
             if self._link.replies is not None:
                 for time_ns, piece in found.texts:
                     self._link.replies.keep(self._slot, time_ns, piece)
+                if self.step >= 0 and not status:
+                    self._link.replies.judge_text(self._slot, self.step, found)
         elif self.step >= 0:
             replies, size = self._link.replies, head.get("inference-header-content-length")
             assert replies is not None
             status, text = replies.judge_http(self._slot, self.step, now_ns, decoder.body, size)
         if status:
             self._link.explain(status, text)
+        checked = 0 if status or self.step < 0 else self._link.verdict(self._slot)
         decoder.next()
         self._replies += 1
         self._request = None
@@ -413,7 +425,7 @@ class _Connection(SocketConnection):
         self._link.finish(
             self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, found.end_ns or now_ns, received,
             found.responses, found.times, found.tokens, found.prompt_tokens, found.reasoning_tokens,
-            found.cached_tokens, found.answer_at, found.tool_at,
+            found.cached_tokens, found.answer_at, found.tool_at, checked,
         )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:
@@ -423,7 +435,8 @@ class _Connection(SocketConnection):
         if head is None or not 200 <= head.status < 300:
             return
         if self._reading is None:
-            self._reading = start_reading(reader, head)
+            own = reader if self.step < 0 else self._link.keeping_reader
+            self._reading = start_reading(own or reader, head)
         if decoder.body:
             body = bytes(decoder.body)
             decoder.body.clear()

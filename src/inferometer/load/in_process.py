@@ -196,7 +196,7 @@ class InProcessLink(LinkBase):
                 call.status, call.text = outcome.MISMATCH, text
 
     def _report(self, call: _Call, end_ns: int) -> None:
-        if call.responses == 1 and not call.status and not self._is_streaming:
+        if call.responses == 1 and not call.status and not self._is_streaming and call.step < 0:
             call.times.clear()
             step, due_ns = self.next_step(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
             if step >= 0:
@@ -206,6 +206,8 @@ class InProcessLink(LinkBase):
         if call.status:
             self.explain(call.status, call.text)
         received = 0  # bytes: there is no network
+        checked = 0 if call.status or call.step < 0 else self.verdict(call.slot)
         self.finish(
-            call.slot, call.status, call.sent_ns, call.wrote_ns, call.first_ns, end_ns, received, call.responses, times
+            call.slot, call.status, call.sent_ns, call.wrote_ns, call.first_ns, end_ns, received, call.responses, times,
+            checked=checked,
         )  # fmt: skip

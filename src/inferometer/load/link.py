@@ -6,9 +6,9 @@ A link holds all connections of one worker to the server. It is built from a `Li
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
@@ -20,8 +20,19 @@ from inferometer.load.sequences import Mark
 from inferometer.records.path import Opening, PathReport
 from inferometer.records.spool import Spool
 from inferometer.services.kserve import grpc_outputs, http_outputs, infer_text
-from inferometer.services.traffic import IN_PROCESS, Checker, OutputReader, Wiring
+from inferometer.services.traffic import (
+    IN_PROCESS,
+    NO_VERDICT,
+    Checker,
+    OutputReader,
+    Reply,
+    Verdict,
+    Wiring,
+)
 from inferometer.wire.frames import Buffer
+
+if TYPE_CHECKING:
+    from inferometer.services.answer_checks import AnswerJudge
 
 RECENT = 15  # samples used,
 OUTLIERS = 3  # excluding this many at either end: interrupts are charged to the running process
@@ -64,6 +75,7 @@ class Finish(Protocol):
         cached_tokens: int = 0,
         answer_at: int = 0,
         tool_at: int = 0,
+        checked: int = 0,
     ) -> None: ...
 
 
@@ -89,6 +101,28 @@ def always_finish(finish: Finish) -> NextStep:
         return NOTHING
 
     return next_step
+
+
+class Sampler(Protocol):
+    """Countdown to the next request whose answer is checked."""
+
+    left: int
+
+
+def finish_sampled(next_step: NextStep, finish: Finish, sampler: Sampler) -> NextStep:
+    """Return a NextStep for links that read the replies of a sample: `finish` leads to `send`, which takes the sample,
+    and all other requests keep the short way."""
+
+    def next_sampled(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+        if sampler.left > 1:
+            found = next_step(slot, sent_ns, wrote_ns, now_ns, received)
+            if found[0] >= 0:
+                sampler.left -= 1
+            return found
+        finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
+        return NOTHING
+
+    return next_sampled
 
 
 class Callbacks(NamedTuple):
@@ -144,7 +178,7 @@ OpenLink = Callable[[Callbacks], Link]
 
 
 class Replies:
-    """Reader of replies for the comparison with expected outputs, the export, or both."""
+    """Reader of replies for the comparison with expected outputs, the checks of answers and the export."""
 
     def __init__(
         self,
@@ -153,21 +187,49 @@ class Replies:
         outputs: OutputReader | None = None,
         *,
         shown: Shown | None = None,
+        judge: "AnswerJudge | None" = None,
     ) -> None:
         self._checker = checker
         self._spool = spool
         self._outputs = outputs
         self._shown = shown  # -v -v
         self._checked: dict[int, bool] = {}
+        self._judge = judge
+        self._verdicts: dict[int, Verdict] = {}  # of the requests whose answer is checked
+        self.keeps_answers = judge is not None
+        # Only if all other replies are merely counted.
+        self.sampler: Sampler | None = judge if checker is None and spool is None and shown is None else None
 
     def wants(self, slot: int) -> bool:
         """Return whether the reply to the slot's next request will be read."""
+        is_judged = self._judge is not None and self._judge.wants_next()
+        if is_judged:
+            self._verdicts[slot] = NO_VERDICT
+        elif self._verdicts:
+            self._verdicts.pop(slot, None)
         is_checked = self._checker is not None and self._checker.wants_next()
         self._checked[slot] = is_checked
         if self._spool is None:
-            return is_checked or self._shown is not None
+            return is_judged or is_checked or self._shown is not None
         self._spool.begin(slot)
         return True
+
+    def verdict(self, slot: int) -> Verdict:
+        """Return the verdict on the answer to the slot's request, which has ended."""
+        return self._verdicts.pop(slot, NO_VERDICT)
+
+    def judge_text(self, slot: int, step: int, reply: Reply) -> None:
+        """Check the answer of a text server."""
+        if slot in self._verdicts and self._judge is not None:
+            text = reply.answer
+            if text is None:
+                text = b"".join(piece for _, piece in reply.texts).decode("utf-8", "replace")
+            self._verdicts[slot] = self._judge.of_text(step, text)
+
+    def _judge_outputs(self, slot: int, step: int, read: Callable[[], Mapping[str, bytes]]) -> None:
+        """Check a response of a tensor server; the first wrong one of a stream decides."""
+        if slot in self._verdicts and self._judge is not None and not self._verdicts[slot].text:
+            self._verdicts[slot] = self._judge.of_outputs(step, read)
 
     def judge_http(
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
@@ -179,19 +241,28 @@ class Replies:
         if self._spool is not None:
             is_known = header_length is not None and is_digits(header_length)
             self._spool.respond(slot, now_ns, body, int(header_length or 0) if is_known else -1)
+        if self._judge is not None:
+            if self._judge.is_text:
+                self.judge_text(slot, step, Reply(answer=body.decode("utf-8", "replace")))
+            else:
+                self._judge_outputs(slot, step, lambda: self._http_outputs(body, header_length))
         if not self._checked[slot]:
             return outcome.OK, ""
         assert self._checker is not None
         try:
-            found = http_outputs(body, header_length) if self._outputs is None else self._outputs(body)
+            found = self._http_outputs(body, header_length)
             text = self._checker.check(step, found)
         except PeerError as error:
             return outcome.MALFORMED, str(error)
         return outcome.MISMATCH if text else outcome.OK, text
 
+    def _http_outputs(self, body: bytearray, header_length: str | None) -> Mapping[str, bytes]:
+        return http_outputs(body, header_length) if self._outputs is None else self._outputs(body)
+
     def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str:
         """Return what is wrong with a ModelInferResponse; empty if nothing is."""
         self.keep(slot, now_ns, message)
+        self._judge_outputs(slot, step, lambda: (self._outputs or grpc_outputs)(message))
         if not self._checked[slot]:
             return ""
         assert self._checker is not None
@@ -244,11 +315,16 @@ class SendCost:
 class ReplyReading(Protocol):
     """Interface of `Replies` and of the readers of visits' replies."""
 
+    sampler: Sampler | None  # if only the replies of a sample are read
+    keeps_answers: bool  # readers of text must keep the answer
+
     def wants(self, slot: int) -> bool: ...
     def judge_http(
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
     ) -> tuple[int, str]: ...
     def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str: ...
+    def judge_text(self, slot: int, step: int, reply: Reply) -> None: ...
+    def verdict(self, slot: int) -> Verdict: ...
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None: ...
 
 
@@ -294,6 +370,14 @@ class LinkBase:
 
     def drop(self, step: int) -> None:
         """Send requests of the step as before."""
+
+    def verdict(self, slot: int) -> int:
+        """Return the verdict on the answer to the slot's request, and keep the first wrong one as an example."""
+        assert self.replies is not None
+        found = self.replies.verdict(slot)
+        if found.text:
+            self.explain(outcome.WRONG, found.text)
+        return found.code
 
 
 def shown_body(wiring: Wiring, *, is_reply: bool) -> Shown:

@@ -12,6 +12,7 @@ from inferometer.records.spans import SpanReport
 from inferometer.services.traffic import Validation, Wiring
 
 if TYPE_CHECKING:
+    from inferometer.services.answer_checks import AnswerChecks
     from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 
@@ -28,6 +29,7 @@ class Job(NamedTuple):
     timeout_ns: int
     sequences: SequencePlan | None
     validation: Validation | None
+    checks: "AnswerChecks | None" = None
     spool_fd: int | None = None  # file in which requests are kept for the export
     cancellation: Cancellation | None = None
     verbose: int = 0  # from ALOUD on, log every message

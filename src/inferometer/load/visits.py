@@ -9,6 +9,7 @@ from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.load.visit_file import VisitFile
 from inferometer.model.visit import Call, Pause
+from inferometer.services.traffic import NO_VERDICT, Reply, Verdict
 from inferometer.services.visit_plan import VisitPlan
 from inferometer.wire.frames import Buffer
 
@@ -139,6 +140,9 @@ def _driven(step: Any) -> Any:
 class VisitMessages(Sequence[bytes]):
     """Requests by slot and readers of their replies, as links expect them."""
 
+    sampler = None
+    keeps_answers = False
+
     def __init__(self, plan: VisitPlan) -> None:
         if isinstance(plan.make, VisitFile):
             plan.make.load()  # before the load, since it may take long
@@ -179,6 +183,12 @@ class VisitMessages(Sequence[bytes]):
         except PeerError as error:
             return str(error)
         return ""
+
+    def judge_text(self, slot: int, step: int, reply: Reply) -> None:
+        """Do nothing: a visit checks its answers itself."""
+
+    def verdict(self, slot: int) -> Verdict:
+        return NO_VERDICT
 
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None:
         """Do nothing: no replies are kept."""

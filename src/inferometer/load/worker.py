@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -91,11 +91,17 @@ def _open_link(setup: LinkSetup) -> OpenLink:
     return partial(Http1Link, setup)
 
 
-def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
+def _maybe_replies(job: Job, spool: Spool | None, requests: Sequence[Request]) -> Replies | None:
     shown = None if job.verbose < ALOUD else shown_body(job.wiring, is_reply=True)
-    if job.validation is None:
+    if job.validation is None and job.checks is None:
         return None if spool is None and shown is None else Replies(None, spool, shown=shown)
-    return Replies(Checker(job.validation), spool, job.wiring.outputs, shown=shown)
+    checker = None if job.validation is None else Checker(job.validation)
+    judge = None
+    if job.checks is not None:
+        from inferometer.services.answer_checks import AnswerJudge
+
+        judge = AnswerJudge(job.checks, requests, seed=job.first_step)
+    return Replies(checker, spool, job.wiring.outputs, shown=shown, judge=judge)
 
 
 def _requests(job: Job) -> list[Request]:
@@ -128,7 +134,8 @@ class _Worker:
         if job.tasks is not None:
             self._engine = self._task_engine(job, job.tasks)
             return
-        requests, replies = _requests(job), _maybe_replies(job, self._spool)
+        requests = _requests(job)
+        replies = _maybe_replies(job, self._spool, requests)
         setup = LinkSetup(job.wiring, requests, replies, self._reactor, monotonic_ns)
         sequences = job.sequences
         make: Callable[..., Engine] = Engine

@@ -271,6 +271,7 @@ class Workers:
             timeout_ns=self.timeout_ns,
             sequences=self.sequences,
             validation=self.traffic.validation,
+            checks=self.traffic.checks,
             cancellation=self.cancellation,
             verbose=self.verbose,
             spool_fd=spool_fd,

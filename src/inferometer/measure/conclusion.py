@@ -52,6 +52,7 @@ from inferometer.stats.series import Series
 from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
 from inferometer.stats.verdict import is_precise
 from inferometer.stats.windows import Window
+from inferometer.stats.wrong_answers import maybe_remark
 
 SLACK = 0.02  # tolerated relative difference of rates, and lateness at the end relative to the plan's time
 LEAST_NS = 50 * NS_PER_MS
@@ -299,6 +300,8 @@ def _remarks(
             yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from _text_remarks(found)
+    if (wrong := maybe_remark(found.checks)) is not None:
+        yield wrong
     if raw.decision.remark is None:
         yield from _precision_remarks(raw, found)
     yield from machine_remarks(found)

@@ -27,12 +27,13 @@ from inferometer.measure.checks import check_model, with_api_key
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings, Ramp
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
-from inferometer.measure.requests import make_requests
+from inferometer.measure.requests import make_requests, without_expected
 from inferometer.measure.unused import check_given, check_tls, check_use, check_validation
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import MetricsEndpoint, llm_warnings, warnings_about
+from inferometer.options.checking import EXACT
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from inferometer.measure.prompts import RunPrompts
     from inferometer.records.spans import Tracing
     from inferometer.server.in_process import Host
+    from inferometer.services.answer_checks import AnswerChecks
     from inferometer.services.shared_memory import Shared
 
 IN_PROCESS_KIND = "triton_c_api"
@@ -184,7 +186,10 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         habits.data_read(Effective(**_data(dataset)))
     with _data_refused(habits.bad_requests):
         requests = make_requests(options, dataset, model, trace)
-        steps = requests.steps
+        steps: Sequence[Step] = requests.steps
+        texts: tuple[str | None, ...] = ()
+        if KINDS[options.service_kind].has_tokens:
+            steps, texts = without_expected(steps)
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(service)
     metrics, metrics_warnings = _metrics(options, endpoint, habits)
@@ -198,6 +203,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             f"--cancel-after applies only to independent requests, but those for {model.name} are parts of sequences",
             remedy="remove it",
         )
+    checks = _maybe_checks(options, model, traffic, steps, texts or requests.expected or ())
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,
@@ -207,8 +213,9 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
                 streams=streams, unique=dataset.unique, reply_limit=reply_limit(model, level_settings.batch)
             ),
             validation=None
-            if requests.expected is None
+            if requests.expected is None or EXACT in options.check
             else Validation(tuple(requests.expected), *options.validate_tolerance, options.validate_sample),
+            checks=checks,
         ),
         shared=shared,
         level_settings=level_settings,
@@ -277,6 +284,20 @@ def _maybe_prompts(options: Options, dataset: Dataset, steps: Sequence[Step]) ->
     return maybe_prompts(options, dataset, steps)
 
 
+def _maybe_checks(
+    options: Options,
+    model: ModelSpec,
+    traffic: Traffic,
+    steps: Sequence[Step],
+    expected: Sequence[str | None] | Sequence[Step],
+) -> "AnswerChecks | None":
+    if not options.has_checks:
+        return None
+    from inferometer.measure.answer_checks import make_checks
+
+    return make_checks(options, model, traffic.wiring, steps, expected)
+
+
 def _maybe_journal(
     options: Options, service: Service, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
 ) -> "RequestJournal | None":
@@ -337,7 +358,7 @@ def _maybe_shared(
     outputs = OutputPlaces(
         batch=options.batch or 1,
         unknown_size=options.output_shared_memory_size,
-        are_inline=dataset.expected is not None or options.profile_export is not None,
+        are_inline=dataset.expected is not None or options.profile_export is not None or options.has_checks,
     )
     placement = layout(model, steps, outputs, region=region_name())
     return Shared(options.shared_memory, placement, steps)
@@ -479,6 +500,11 @@ def _checked_slo(options: Options, slo: Slo) -> Slo:
     """Return the SLO; reject limits on figures that the answers do not have."""
     has_tokens = KINDS[options.service_kind].has_tokens
     for term in slo.terms:
+        if term.figure == "wrong" and not options.has_checks:
+            raise UsageError(
+                f"'{term.text}' limits wrong answers, but no answer is checked",
+                remedy="add --check or --check-python",
+            )
         if term.figure in ("tpot", "gap") and not has_tokens:
             raise UsageError(
                 f"'{term.text}': answers from {KINDS[options.service_kind].title} have no tokens",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
 from inferometer.dataset.build import batch, batch_expected, stream_expected, stream_steps
-from inferometer.dataset.dataset import Dataset, Step, Streams
+from inferometer.dataset.dataset import EXPECTED, Dataset, Step, Streams
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
@@ -65,6 +65,17 @@ def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: "
 
 def _flat(streams: Streams) -> tuple[Step, ...]:
     return tuple(step for stream in streams for step in stream)
+
+
+def without_expected(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[str | None, ...]]:
+    """Split steps into what is sent and the expected text of each answer; no texts if none is expected."""
+    if not any(tensor.name == EXPECTED for step in steps for tensor in step):
+        return tuple(steps), ()
+    expected = tuple(
+        next((tensor.data.decode("utf-8", "replace") for tensor in step if tensor.name == EXPECTED), None)
+        for step in steps
+    )
+    return tuple(tuple(tensor for tensor in step if tensor.name != EXPECTED) for step in steps), expected
 
 
 # --- requests chosen by a trace

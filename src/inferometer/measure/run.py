@@ -26,6 +26,7 @@ from inferometer.stats.measurement import ActionTaken, Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
+from inferometer.stats.wrong_answers import with_onset
 
 if TYPE_CHECKING:  # needed only by runs on a cluster
     from inferometer.cluster.ray_process import RayProcess
@@ -62,7 +63,9 @@ def end_load(setup: Setup, result: Result, load: Load, watcher: Watcher) -> Resu
         return _without_worker(result, load, error)
     totals = load.totals()
     prompts = None if setup.prompts is None else setup.prompts.figures(totals)
-    result = replace(result, account=account(result.levels, totals), prompts=prompts)
+    result = replace(
+        result, levels=with_onset(result.levels), account=account(result.levels, totals), prompts=prompts
+    )
     if not cut:
         return result
     requests = "1 request was" if cut == 1 else f"{cut:,} requests were"

@@ -152,6 +152,18 @@ _WITH_OTHERS = (
         "add --before-level",
     ),
     _Unused(
+        ("check_sample",),
+        lambda given: not ("check" in given or "check_python" in given),
+        "sets the share of answers to check, but there is no check",
+        "add --check or --check-python",
+    ),
+    _Unused(
+        ("check_similarity",),
+        lambda given: not any(word.startswith("reference:") for word in given.get("check", ())),
+        "applies only to the comparison with a reference",
+        "add --check reference:FILE",
+    ),
+    _Unused(
         ("cancel_share",),
         _lacks("cancel_after_s"),
         "sets the share of requests to cancel, but no request is cancelled",

@@ -31,6 +31,7 @@ OTHER_LOADS = (
     "latency_limit_ms",
     "max_outstanding",
 )
+CHECKS = ("check", "check_python", "check_sample", "check_similarity")
 BEFORE_LEVEL = ("before_level", "before_level_timeout_s")
 ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
-from inferometer.options.groups import BEFORE_LEVEL
+from inferometer.options.groups import BEFORE_LEVEL, CHECKS
 from inferometer.options.option import appended, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import label
@@ -17,6 +17,7 @@ INTERFERE_REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("request_intervals", "max_error_rate"), "give every model the same load with -c or -r"),
     **dict.fromkeys(CLUSTER, "each model has its own processes on this machine: leave it out"),
+    **dict.fromkeys(CHECKS, "use it with `inferometer measure` or `compare`"),
     "junit": "there is no SLO to check: use it with `inferometer measure` or `compare`",
     "collect_metrics": "use it with `inferometer measure`",
     "metrics_url": "use it with `inferometer measure`",
@@ -28,6 +29,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         "give the scenario a phase named warm-up instead",
     ),
     **dict.fromkeys(BEFORE_LEVEL, "give a phase of the scenario a command"),
+    **dict.fromkeys(CHECKS, "measure the model alone, without --scenario"),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
         "a scenario lasts as long as its phases; -d sets their total time",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
+from inferometer.options.checking import answer_check, check_function
 from inferometer.options.lengths import lengths
 from inferometer.options.option import (
     Groups,
@@ -413,6 +414,36 @@ class Options:
         share(zero=False),
         default=1.0,
         shown="100%",
+    )
+    check: tuple[str, ...] = only_ours(
+        "--check",
+        "Check a sample of the answers, and report the share of wrong ones: exact (as the data expects), exact:TEXT, "
+        "choice:A|B, regex:PATTERN, schema:FILE (a JSON Schema) or reference:FILE (similar to the answers in an "
+        "export of requests). May be given several times; a right answer passes all.",
+        answer_check,
+        default=(),
+        combine=appended,
+    )
+    check_python: str | None = only_ours(
+        "--check-python",
+        "Check a sample of the answers with a Python function, which gets the answer and the body of the request. It "
+        "returns True or None if the answer is right, otherwise False or what is wrong.",
+        check_function,
+    )
+    check_sample: float = only_ours(
+        "--check-sample",
+        "Share of the answers to check, drawn at random before requests are sent, such as 5%.",
+        share(zero=False),
+        default=0.01,
+        shown="1%",
+    )
+    check_similarity: float = only_ours(
+        "--check-similarity",
+        "Least similarity to the answers of --check reference:FILE: of texts, the share of common words in order; of "
+        "floats, the cosine; of others, the share of equal elements.",
+        share(zero=False),
+        default=0.9,
+        shown="90%",
     )
     connections: int | None = ours(
         "--connections",
@@ -976,6 +1007,11 @@ class Options:
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     is_lenient: bool = field(default=False, repr=False, compare=False)  # accept options without effect
     is_dry: bool = field(default=False, repr=False, compare=False)  # send no inference
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether a sample of the answers is checked."""
+        return bool(self.check) or self.check_python is not None
 
     @property
     def has_ids(self) -> bool | None:

@@ -38,6 +38,7 @@ class Records:
     tool_at: (
         Column  # position in its `times`, from 1, of the first response of a tool call; 0 if there is none
     )
+    checked: Column  # verdict of --check on the answer: `status.UNCHECKED`, `RIGHT` or `FALSE`
     stamps: Column  # number of `times` that belong to the request
     times: Column  # of streamed responses, request by request; not a column of a row
     # A request with several choices has the times of each choice in turn. Within a choice times never decrease; from
@@ -95,6 +96,7 @@ _PARTS = {
     "cached_tokens": "prompt_tokens",
     "answer_at": "responses",
     "tool_at": "step",
+    "checked": "status",
 }  # stored in the upper half of these cells
 _CELLS = tuple(name for name in COLUMNS if name not in _PARTS)
 _END = COLUMNS.index("end_ns")

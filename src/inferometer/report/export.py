@@ -3,18 +3,21 @@
 Both are written piece by piece to a temporary file, which is renamed when it is complete.
 """
 
-import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
-
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import replacing, writable
-from inferometer.model.numbers import values
-from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, Value
+from inferometer.stats.exported import (
+    Export,
+    ExportedLevel,
+    ExportedRequest,
+    Value,
+    compact,
+    json_value,
+)
 
 FORMAT_VERSION = "2.51.0"  # of the classic tool that defines the form
 UNSUPPORTED = ("FP16", "BF16")  # the classic form does not support these
@@ -73,7 +76,7 @@ def _write_json(export: Export, path: Path, partial: Path) -> Iterator[str]:
             file.write("," if number else "")
             left_out += _write_level(level, file, texts)
         tail = {"version": FORMAT_VERSION, "service_kind": export.service_kind, "endpoint": export.endpoint}
-        file.write(f"],{_compact(tail)[1:]}")
+        file.write(f"],{compact(tail)[1:]}")
     for name, datatype in sorted(texts.unsupported):
         yield f"WARNING: '{path}' has null for '{name}': the export has no {datatype} values."
     if left_out:
@@ -86,7 +89,7 @@ def _write_level(level: ExportedLevel, file: TextIO, texts: "Texts") -> int:
     """Write a level; return how many failed requests were left out."""
     value = int(level.value) if level.mode == "concurrency" else float(level.value)
     left_out = written = 0
-    file.write(f'{{"experiment":{_compact({"mode": level.mode, "value": value})},"requests":[')
+    file.write(f'{{"experiment":{compact({"mode": level.mode, "value": value})},"requests":[')
     for request in level.requests:
         if request.is_good:
             file.write("," if written else "")
@@ -94,7 +97,7 @@ def _write_level(level: ExportedLevel, file: TextIO, texts: "Texts") -> int:
             written += 1
         else:
             left_out += 1
-    file.write(f'],"window_boundaries":{_compact(level.boundaries_ns)}}}')
+    file.write(f'],"window_boundaries":{compact(level.boundaries_ns)}}}')
     return left_out
 
 
@@ -103,12 +106,8 @@ def _request(request: ExportedRequest, texts: "Texts") -> Iterator[str]:
     if request.sequence_id:
         yield f'"sequence_id":{request.sequence_id},'
     yield f'"request_inputs":{texts.json_object(request.inputs)},'
-    yield f'"response_timestamps":{_compact([response.time_ns for response in request.responses])},'
+    yield f'"response_timestamps":{compact([response.time_ns for response in request.responses])},'
     yield f'"response_outputs":{texts.outputs(request)}}}'
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 class Texts:
@@ -125,7 +124,7 @@ class Texts:
         known = self._known.get(fields)
         if known is not None:
             return known
-        rows = [f"{_compact(field.name)}:{self._value(field)}" for field in fields]
+        rows = [f"{compact(field.name)}:{self._value(field)}" for field in fields]
         text = f"{{{','.join(rows)}}}"
         if len(text) <= LONGEST_KEPT and len(self._known) < KEPT_TEXTS:
             self._known[fields] = text
@@ -136,27 +135,6 @@ class Texts:
             self.unsupported.add((field.name, field.datatype))
             return "null"
         return json_value(field.datatype, field.data)
-
-
-def json_value(datatype: str, data: bytes | None) -> str:
-    """A tensor as the classic export writes it: one element bare, several in a flat list, BYTES as one string."""
-    if data is None:
-        return "null"
-    if not data:
-        return '""'
-    if datatype == "BYTES":
-        data = data[4:]  # only the first length is removed, as in the classic tool
-        return _compact(data.decode("utf-8", "replace"))
-    if datatype == "JSON":
-        return _compact(data.decode("utf-8", "replace"))
-    try:
-        found = values(datatype, data)
-    except (KeyError, ValueError):
-        return "null"  # not a whole number of elements, or an unknown type
-    elements = found.tolist()
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        elements = [element if np.isfinite(element) else None for element in elements]  # JSON has no NaN
-    return _compact(elements[0] if len(elements) == 1 else elements)
 
 
 # --- Parquet; docs/output.md lists its columns

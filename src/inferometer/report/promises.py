@@ -21,7 +21,7 @@ def figure_words(term: TermOutcome) -> str:
     found = term.found
     if found is None:
         return "unknown"
-    if term.name in ("errors", "goodput"):
+    if term.name in ("errors", "wrong", "goodput"):
         return share(found.value) + (
             "" if found.limits is None else f" ({' to '.join(map(share, found.limits))})"
         )

@@ -13,7 +13,7 @@ from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
 from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
-from inferometer.options.groups import BEFORE_LEVEL
+from inferometer.options.groups import BEFORE_LEVEL, CHECKS
 from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
@@ -39,6 +39,7 @@ _OF_RUN = frozenset(
         *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
         *LOAD_MODES,
         *BEFORE_LEVEL,
+        *CHECKS,
     )
 )
 """Fields of the whole run, which classes do not inherit from the command line."""

@@ -91,9 +91,9 @@ def _whole(document: Document) -> WholeMeaning:
         return WholeMeaning(error=maybe_error(document) or str(document))
     blocks = objects(document, "content")
     is_blank = not any(map(_carried, blocks))
-    return WholeMeaning(
-        _usage(document), is_blank, {"role": "assistant", "content": blocks} if blocks else None
-    )
+    answer = "".join(texts_in([block]) for block in blocks if block.get("type") == "text")
+    message = {"role": "assistant", "content": blocks} if blocks else None
+    return WholeMeaning(_usage(document), is_blank, message, answer=answer)
 
 
 def _usage(document: Document) -> Usage:

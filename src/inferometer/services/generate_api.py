@@ -37,7 +37,8 @@ def _text(document: Document) -> str:
 def _whole(document: Document) -> WholeMeaning:
     if error := maybe_error(document):
         return WholeMeaning(error=error)
-    return WholeMeaning(is_blank="text_output" in document and not _text(document))
+    text = _text(document)
+    return WholeMeaning(is_blank="text_output" in document and not text, answer=text)
 
 
 GENERATE = Api(

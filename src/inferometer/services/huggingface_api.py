@@ -22,6 +22,7 @@ from inferometer.services.text_api import (
     count,
     maybe_error,
     part,
+    texts_in,
 )
 from inferometer.wire.http1 import Head
 
@@ -48,7 +49,8 @@ def _whole(document: Any) -> WholeMeaning:
     found: Document = rows[0] if rows and isinstance(rows[0], dict) else {}
     if error := maybe_error(found):
         return WholeMeaning(error=error)
-    return WholeMeaning(_usage(part(found, "details")), not found.get("generated_text"))
+    text = found.get("generated_text")
+    return WholeMeaning(_usage(part(found, "details")), not text, answer=texts_in(text))
 
 
 def _header_usage(head: Head) -> Usage:

@@ -230,7 +230,7 @@ KINDS = {
             ),
             _no_batches("dynamic_grpc"),
         ),
-        refused=(*_NO_TENSORS, "fixed_schedule"),
+        refused=(*_NO_TENSORS, "fixed_schedule", "check", "check_python"),
     ),
     "http": Kind(
         classes={"http": "http:PlainHttp"},

@@ -50,7 +50,9 @@ def _delta(document: Document) -> Delta | None:
 def _whole(document: Document) -> WholeMeaning:
     if error := maybe_error(document):
         return WholeMeaning(error=error)
-    return WholeMeaning(_usage(document), _delta(document) is None, part(document, "message") or None)
+    message = part(document, "message")
+    answer = texts_in(message.get("content") or document.get("response"))
+    return WholeMeaning(_usage(document), _delta(document) is None, message or None, answer=answer)
 
 
 def _embedded(document: Document) -> WholeMeaning:

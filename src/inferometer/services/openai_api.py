@@ -24,6 +24,7 @@ from inferometer.services.text_api import (
     maybe_error,
     objects,
     part,
+    texts_in,
 )
 
 DOCUMENTS = 10  # into which a generated prompt is split for rerank
@@ -123,7 +124,14 @@ def _whole(document: Document) -> WholeMeaning:
     messages = [part(choice, "message") for choice in choices]
     has_content = any(any(map(message.get, _PLACES)) for message in messages)
     is_blank = bool(choices) and not has_content and not any(choice.get("text") for choice in choices)
-    return WholeMeaning(usage(document), is_blank, _message(document, messages))
+    message = _message(document, messages)
+    answer = texts_in(message.get("content")) if message else _first_text(document, choices)
+    return WholeMeaning(usage(document), is_blank, message, answer=answer)
+
+
+def _first_text(document: Document, choices: Sequence[Document]) -> str:
+    """Return the text of a completion or a transcription."""
+    return texts_in((choices[0] if choices else document).get("text"))
 
 
 def _message(document: Document, messages: Sequence[Document]) -> Document | None:

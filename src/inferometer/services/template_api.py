@@ -30,6 +30,7 @@ from inferometer.services.text_api import (
     WholeMeaning,
     count,
     maybe_error,
+    texts_in,
 )
 
 PLACES = ("prompt", "messages", "model", "max_tokens", "stream")
@@ -116,8 +117,8 @@ def _event(paths: Paths, document: Document, name: bytes) -> EventMeaning:
 def _whole(paths: Paths, document: Document) -> WholeMeaning:
     if error := _error(paths, document):
         return WholeMeaning(error=error)
-    is_blank = "text" in paths and paths["text"].get(document) in ("", [])
-    return WholeMeaning(_usage(paths, document), is_blank)
+    text = paths["text"].get(document) if "text" in paths else None
+    return WholeMeaning(_usage(paths, document), text in ("", []), answer=texts_in(text))
 
 
 def _form(paths: Paths, *, has_lines: bool) -> ReplyForm:

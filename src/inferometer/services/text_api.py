@@ -59,6 +59,7 @@ class WholeMeaning(NamedTuple):
     is_blank: bool = False  # an answer without content
     message: Document | None = None  # the answer as the next turn of a chat repeats it
     error: str = ""
+    answer: str = ""  # text of the first choice; empty if the answer is not text
 
 
 NOTHING = EventMeaning()

@@ -15,7 +15,7 @@ nothing after it. Only if no event carries content does it end with the last one
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,7 +25,16 @@ from inferometer.base.text import decode_json
 from inferometer.services.alike_events import AlikeEvents, is_plain
 from inferometer.services.endpoint import without_key
 from inferometer.services.openai_api import OPENAI
-from inferometer.services.text_api import ANSWER, REASONING, TOOL, Delta, ReplyForm, Usage, maybe_error
+from inferometer.services.text_api import (
+    ANSWER,
+    REASONING,
+    TOOL,
+    Delta,
+    ReplyForm,
+    Usage,
+    WholeMeaning,
+    maybe_error,
+)
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.lines import LineDecoder
@@ -49,6 +58,7 @@ class TextReader:
 
     keeps_message: bool = False  # for the next turn of its session
     keeps_texts: bool = False  # for an export
+    keeps_answer: bool = False  # for a check
     key: str = field(default="", repr=False)  # secret that a server may repeat in its texts
     form: ReplyForm = OPENAI
 
@@ -79,8 +89,18 @@ class TextReader:
             responses=0 if found.is_blank else 1,
             texts=((last_ns, body),) if self.keeps_texts else (),
             message=found.message if self.keeps_message else None,
+            answer=self._maybe_answer(found, body),
             **found.usage.over(counted)._asdict(),
         )
+
+    def _maybe_answer(self, found: WholeMeaning, body: bytes) -> str | None:
+        """Return the text of the answer to check; the whole reply if it is not text, such as an embedding."""
+        if not self.keeps_answer:
+            return None
+        return found.answer if found.answer or found.is_blank else body.decode("utf-8", "replace")
+
+    def keeping(self) -> "TextReader":
+        return replace(self, keeps_answer=True)
 
     def refusal(self, status: int, text: str) -> str:
         """Return the message for an error status: the server's own if its body is JSON, else its text. That of OpenAI
@@ -108,6 +128,7 @@ class _Events:
         "_form",
         "_is_ended",
         "_is_framed",
+        "_keeps_answer",
         "_kept",
         "_key",
         "_last_ns",
@@ -137,7 +158,8 @@ class _Events:
         self._usage = Usage()
         self._error: Reply | None = None
         self._kept = 0  # bytes of kept events
-        self._said: list[str] | None = [] if reader.keeps_message else None
+        self._said: list[str] | None = [] if reader.keeps_message or reader.keeps_answer else None
+        self._keeps_answer = reader.keeps_answer
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
         if reader.keeps_texts:  # the whole events matter
             self._alike.forget()
@@ -294,6 +316,7 @@ class _Events:
             tool_at=tool_at + 1,
             texts=() if self._texts is None else tuple(self._texts),
             message=None if self._said is None else {"role": "assistant", "content": "".join(self._said)},
+            answer="".join(self._said or ()) if self._keeps_answer else None,
             end_ns=self._times[-1] if self._times else self._last_ns,
             **self._usage._asdict(),
         )

@@ -7,7 +7,7 @@ the bytes themselves. Both are sent as the single part `data` of a form.
 import hashlib
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,9 @@ class TorchServeReader:
     def refusal(self, status: int, text: str) -> str:
         """Return the classic tool's message followed by the server's text."""
         return f"inference failed with error code {status}: {reason_of(text.encode())}"
+
+    def keeping(self) -> "TorchServeReader":
+        return replace(self, keeps_texts=True)
 
 
 class TorchServe(Service):

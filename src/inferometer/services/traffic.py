@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from inferometer.base.errors import PeerError
+from inferometer.base.status import UNCHECKED
 from inferometer.model.unique import Unique
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
 if TYPE_CHECKING:
     from inferometer.model.spec import ModelSpec, Tensor  # not imported by workers unless they read replies
+    from inferometer.services.answer_checks import AnswerChecks
     from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 
@@ -57,6 +59,7 @@ class Reply(NamedTuple):
     first_ns: int = 0  # arrival of the first response; 0: the first of `times`
     answer_at: int = 0  # index in `times` of the first response after any reasoning; their number if none
     tool_at: int = 0  # position in `times`, from 1, of the first response of a tool call; 0 if none
+    answer: str | None = None  # text of the answer, if it is checked
 
 
 class ReplyBody(Protocol):
@@ -120,6 +123,9 @@ class ReplyReader(Protocol):
     def refusal(self, status: int, text: str) -> str:
         """Return the message for a reply with an error status; `text` is the server's."""
 
+    def keeping(self) -> "ReplyReader":
+        """Return a reader of the same replies that keeps the answer, in `Reply.answer` or `Reply.texts`."""
+
 
 OutputReader = Callable[[bytes | bytearray | memoryview], Mapping[str, bytes]]
 """Function that extracts the outputs of a reply, encoded as in a Tensor. Sent to the workers, so it must pickle."""
@@ -178,6 +184,15 @@ class Wiring(NamedTuple):
 
 # --- comparison of replies
 
+
+class Verdict(NamedTuple):
+    """Verdict of --check on an answer, and what is wrong with it."""
+
+    code: int  # of `base.status`
+    text: str = ""
+
+
+NO_VERDICT = Verdict(UNCHECKED)
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
@@ -263,6 +278,7 @@ class Traffic(NamedTuple):
     wiring: Wiring
     requests: tuple[bytes, ...]
     validation: Validation | None = None
+    checks: "AnswerChecks | None" = None
     findings: tuple[str, ...] = ()  # findings about the server, as sentences for the user
     asked_tokens: tuple[int, ...] = ()  # by step, the maximum tokens that its request asks for; 0 if none
     visits: "VisitPlan | None" = None  # generates requests under load; `requests` holds an empty one per step

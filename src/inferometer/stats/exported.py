@@ -1,9 +1,13 @@
 """Contents of the per-request export, level by level; never entirely in memory."""
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from inferometer.base.frozen import frozen
+from inferometer.model.numbers import values
 
 
 class Value(NamedTuple):
@@ -60,3 +64,31 @@ class Export:
     endpoint: str
     levels: Iterator[ExportedLevel]
     problem: str = ""  # why later requests are missing; empty if none are
+
+
+# --- tensors as JSON text
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def json_value(datatype: str, data: bytes | None) -> str:
+    """A tensor as the classic export writes it: one element bare, several in a flat list, BYTES as one string."""
+    if data is None:
+        return "null"
+    if not data:
+        return '""'
+    if datatype == "BYTES":
+        data = data[4:]  # only the first length is removed, as in the classic tool
+        return compact(data.decode("utf-8", "replace"))
+    if datatype == "JSON":
+        return compact(data.decode("utf-8", "replace"))
+    try:
+        found = values(datatype, data)
+    except (KeyError, ValueError):
+        return "null"  # not a whole number of elements, or an unknown type
+    elements = found.tolist()
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        elements = [element if np.isfinite(element) else None for element in elements]  # JSON has no NaN
+    return compact(elements[0] if len(elements) == 1 else elements)

@@ -317,6 +317,17 @@ _GOODPUT = Metric(
     short="goodput",
 )
 """Only for SLOs, which define a good request."""
+_WRONG = Metric(
+    "wrong_answer_rate",
+    "Wrong Answers",
+    "%",
+    False,
+    lambda found: None if found.checks is None else found.checks.share.value,
+    short="wrong",
+    interval=lambda found: None if found.checks is None else found.checks.share,
+    may_max=True,
+)
+"""Only for SLOs and comparisons, since few runs check answers."""
 OUTPUT_METRICS = (
     _output("snr", "signal-to-noise ratio", "dB", True, same=math.inf),
     _output("cosine", "cosine", "", True, same=1.0),
@@ -330,7 +341,7 @@ OUTPUT_METRICS = (
 BY_TAG = {metric.tag: metric for metric in METRICS}
 _FIRSTS = tuple(_duration(word, "avg") for word in ("ttfo", "ttfc"))
 _BY_SHORT = {
-    metric.short: metric for metric in (*METRICS, _GOODPUT, *_FIRSTS, *OUTPUT_METRICS) if metric.short
+    metric.short: metric for metric in (*METRICS, _GOODPUT, _WRONG, *_FIRSTS, *OUTPUT_METRICS) if metric.short
 }
 _PERCENTILE = r"(?:(ttft|ttfo|ttfc|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
 

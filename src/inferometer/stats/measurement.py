@@ -311,6 +311,16 @@ class Goodput:
     share: float  # of all that ended, including failures
 
 
+@frozen
+class CheckFigures:
+    """Answers that --check judged."""
+
+    checked: int
+    wrong: int
+    share: Estimate  # of wrong answers
+    example: str = ""  # what is wrong with the first one of the run
+
+
 Keeping = Literal["kept", "broken", "undecided"]
 """Verdict on an SLO."""
 
@@ -541,6 +551,7 @@ class Measurement:
     cancelled: CancelFigures | None = None  # only if requests were to be cancelled
     lanes: tuple[Lane, ...] = ()  # the last successful streamed requests, ordered by end
     energy: EnergyFigures | None = None  # only if the devices have sensors
+    checks: CheckFigures | None = None  # only if answers were checked
 
     @property
     def is_foreign(self) -> bool:

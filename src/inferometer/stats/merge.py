@@ -13,6 +13,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
+from inferometer.stats.binomial import share_estimate
 from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
 from inferometer.stats.intervals import (
     SHOWN,
@@ -25,6 +26,7 @@ from inferometer.stats.intervals import (
 )
 from inferometer.stats.llm_server import maybe_llm_server
 from inferometer.stats.measurement import (
+    CheckFigures,
     ClientCost,
     Estimate,
     FailureGroup,
@@ -103,7 +105,15 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
             batch=subject.batch,
             tokens=None if tokens is None else tokens.output_interval or Estimate(tokens.output_per_s),
         ),
+        checks=_checks(whole, subject),
     )
+
+
+def _checks(whole: Window, subject: Subject) -> CheckFigures | None:
+    if not whole.checked:
+        return None
+    example = redacted(subject.examples.get(status.WRONG, "")) if whole.wrong else ""
+    return CheckFigures(whole.checked, whole.wrong, share_estimate(whole.wrong, whole.checked), example)
 
 
 def _streaming(whole: Window) -> Streaming | None:

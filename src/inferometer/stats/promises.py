@@ -6,7 +6,7 @@ take longer, and few requests can already be far too many (binomial test, 2.5 % 
 the share of an exponential distribution beyond its mean. Waits are correlated: if sections of a run differ more than
 independent requests would, their requests count as fewer. An answer without a token counts as one whose first token
 never came. Throughput is judged by sections of the time, half of which may be below it. Without failures, the errors
-term is kept, however few requests there were.
+term is kept, however few requests there were; wrong answers are only a sample, and judged by their interval.
 
 A limit far above the slowest request needs fewer requests: the share of requests beyond a duration is assumed to fall
 at least as fast as the duration grows (a Pareto tail of index 1, heavier than any with a mean).
@@ -35,7 +35,11 @@ SECTIONS = 16
 TOO_FEW = "too few requests"
 INSIDE = "the limit lies inside the interval"
 NOTHING = "no request has this figure"
+NO_CHECKS = "no answer was checked"
 NO_ENERGY = "the energy was not measured, or its figures are invalid"
+
+
+_MISSING = {"energy": NO_ENERGY, "wrong": NO_CHECKS}
 
 
 def judge(promise: Slo, whole: Window, known: Mapping[str, Estimate]) -> PromiseOutcome:
@@ -101,15 +105,22 @@ def _durations(term: Term, whole: Window) -> Series | None:
 
 
 def _share(term: Term, whole: Window) -> Estimate | None:
-    """Return the share of failed or good requests. If none failed, or all were good and all must be, it has no
-    interval: there is nothing to judge."""
+    """Return the share of failed requests, wrong answers or good requests. If none failed, or all were good and all
+    must be, it has no interval: there is nothing to judge. Wrong answers are a sample, so that even none has one."""
     failed = whole.failed_count
+    if term.figure == "wrong":
+        is_bound = term.limit == 0 and not whole.wrong
+        return Estimate(0.0) if is_bound and whole.checked else _maybe_share(whole.wrong, whole.checked)
     if term.figure == "errors" and whole.ended_count:
         return share_estimate(failed, whole.ended_count) if failed else Estimate(0.0)
     ended = whole.count + failed
     if term.figure != "goodput" or not ended:
         return None
     return Estimate(1.0) if whole.kept == ended and term.limit == 1 else share_estimate(whole.kept, ended)
+
+
+def _maybe_share(count: int, total: int) -> Estimate | None:
+    return share_estimate(count, total) if total else None
 
 
 def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], missing: int) -> Estimate | None:
@@ -126,12 +137,13 @@ def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], miss
 
 def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping, str]:
     if found is None:
-        return "undecided", NO_ENERGY if term.figure == "energy" else NOTHING
+        return "undecided", _MISSING.get(term.figure, NOTHING)
     if term.figure == "errors" and found.value == 1:
         return "broken", ""  # every request failed, however few there were
     if found.limits is not None:
         within = [term.is_within(end) for end in found.limits]
-        return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
+        inside = f"{INSIDE}: {whole.checked:,} answers were checked" if term.figure == "wrong" else INSIDE
+        return ("kept", "") if all(within) else ("undecided", inside) if any(within) else ("broken", "")
     if term.figure in SHARES:
         return "kept", ""
     if term.figure == "energy":

@@ -105,6 +105,8 @@ class Window:
     empty: int = 0  # successful streams without a response, not counted as requests
     blank: int = 0  # successful text answers without a token, counted as requests
     tasks: TaskTally | None = None  # only if requests are calls of tasks
+    checked: int = 0  # answers that --check judged
+    wrong: int = 0  # of these
     thought_ns: int = 0  # total think time of users in successful visits
     busy_ns: int = 0  # total time that requests were in flight in the window
     arrivals: Ends = field(
@@ -283,6 +285,9 @@ class WindowRules:
         if self.drops_empty:
             ended, good = len(good), good.where(good.responses > 0)
             window.empty += ended - len(good)
+        if good.checked.any():
+            window.checked += int(np.count_nonzero(good.checked))
+            window.wrong += int(np.count_nonzero(good.checked == status.FALSE))
         latency = good.end_ns - (good.due_ns if self.is_open else good.sent_ns)
         window.latency_ns.append(latency)
         if window.lag_ns is not None:
@@ -423,7 +428,7 @@ def join_windows(windows: Sequence[Window]) -> Window:
         **_sums(
             windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "blank", "number"
         ),
-        **_sums(windows, "thought_ns", "busy_ns", "ended_events"),
+        **_sums(windows, "thought_ns", "busy_ns", "ended_events", "checked", "wrong"),
         tasks=None
         if first.tasks is None
         else join_tallies([window.tasks for window in windows if window.tasks is not None]),
