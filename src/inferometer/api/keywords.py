@@ -79,6 +79,17 @@ class _NotInTune(TypedDict, total=False):
     seed: int
 
 
+class _InMeasureCompare(TypedDict, total=False):
+    check: Sequence[str]
+    check_python: str | None
+    check_sample: float
+    check_similarity: float
+    request_intervals: str | None
+    request_count: int
+    warmup_request_count: int
+    warmup_s: float
+
+
 class _NotInFind(TypedDict, total=False):
     concurrency: int | Sequence[int] | str | Range | None
 
@@ -109,13 +120,6 @@ class _NotInScenarioTune(TypedDict, total=False):
     request_distribution: str
     burstiness: float
     workers: int | Literal["auto"]
-
-
-class _InMeasureCompare(TypedDict, total=False):
-    request_intervals: str | None
-    request_count: int
-    warmup_request_count: int
-    warmup_s: float
 
 
 class _InMeasureScenario(TypedDict, total=False):
@@ -174,11 +178,11 @@ class _NotInScenarioInterfere(TypedDict, total=False):
 class MeasureKeywords(
     _InAll,
     _NotInTune,
+    _InMeasureCompare,
     _NotInFind,
     _InMeasure,
     _NotInFindDiagnose,
     _NotInScenarioTune,
-    _InMeasureCompare,
     _InMeasureScenario,
     _NotInTuneDiagnose,
     _NotInFindTuneDiagnose,
@@ -255,10 +259,10 @@ class TuneKeywords(
 class CompareKeywords(
     _InAll,
     _NotInTune,
+    _InMeasureCompare,
     _NotInFind,
     _NotInFindDiagnose,
     _NotInScenarioTune,
-    _InMeasureCompare,
     _NotInTuneDiagnose,
     _NotInFindTuneDiagnose,
     _NotInInterfereDiagnose,

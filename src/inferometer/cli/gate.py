@@ -248,12 +248,15 @@ def _problems(row: _JudgedRun) -> list[str]:
         return [f"run {run.id} has no figures: {run.verdict or run.state}"]
     if result is None:
         return []
+    from inferometer.stats.wrong_answers import wrong_answers
+
+    wrong = [f"run {run.id}: {text}" for text in wrong_answers(result.levels)]
     most = float(result.effective.max_error_rate or 0.0)
     if not result.fails_too_often(most):
-        return []
+        return wrong
     if result.failed_visits_share > result.failed_share:
-        return [f"run {run.id}: {result.failed_visits_share:.1%} of the visits failed"]
-    return [f"run {run.id}: {result.failed_share:.1%} of the requests failed"]
+        return [*wrong, f"run {run.id}: {result.failed_visits_share:.1%} of the visits failed"]
+    return [*wrong, f"run {run.id}: {result.failed_share:.1%} of the requests failed"]
 
 
 def _tag(store: "Store", new: Sequence[_JudgedRun], check: "RegressionCheck") -> None:

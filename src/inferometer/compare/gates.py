@@ -26,20 +26,24 @@ from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
 from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.promises import INSIDE
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words, rule
+from inferometer.stats.wrong_answers import checked, pooled, share_words
 
 _WORDS = re.compile(r"\s*(?P<name>[^\s<>=]*)\s*(?P<sign>[<>]?=?)\s*(?P<limit>.*?)\s*")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 _GRAVEST = (FAILED, INCONCLUSIVE, PASSED)
 
-ERRORS = "errors"
-KNOWN = ", ".join((THROUGHPUT, "p50", "p95", "p99", ERRORS, *(metric.short for metric in OUTPUT_METRICS)))
+ERRORS, WRONG = "errors", "wrong"
+KNOWN = ", ".join(
+    (THROUGHPUT, "p50", "p95", "p99", ERRORS, WRONG, *(metric.short for metric in OUTPUT_METRICS))
+)
 
 
 def _metric(name: str) -> Metric | None:
-    """Return a comparable figure: throughput, an integer latency percentile, errors, or a figure of outputs."""
+    """Return a comparable figure: throughput, an integer latency percentile, errors, wrong answers, or a figure of
+    outputs."""
     found = named(name)
-    if found is None or found.source is Source.OUTPUT or name in (THROUGHPUT, ERRORS):
+    if found is None or found.source is Source.OUTPUT or name in (THROUGHPUT, ERRORS, WRONG):
         return found
     return found if re.fullmatch(r"p\d+", name) else None
 
@@ -50,7 +54,7 @@ class Gate:
 
     metric: Metric
     is_above: bool  # fails above the limit, otherwise below it
-    limit: float  # percent for speed, a share for errors
+    limit: float  # percent for speed, a share for errors and wrong answers
     text: str
 
     @property
@@ -101,7 +105,7 @@ def _gate(part: str, whole: str, position: int) -> Gate:
         raise refuse(what, "limit", f"write {limit}%")
     if metric.is_share and not is_percent:
         raise refuse(f"'{name}' is a share, so '{limit}' needs a %", "limit", f"write {limit}%")
-    if name in (ERRORS, "top1", "exact") and not 0 <= float(number) <= 100:
+    if name in (ERRORS, WRONG, "top1", "exact") and not 0 <= float(number) <= 100:
         raise refuse(f"'{name}' is a share, never '{limit}'", "limit", "write one from 0% to 100%")
     if is_percent and not is_speed and not metric.is_share:
         raise refuse(f"'{name}' does not take a percentage", "limit", f"write {number}")
@@ -129,6 +133,8 @@ def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tupl
     if gate.name == ERRORS:
         part = variant.result.failed_share
         yield FAILED if gate.is_beyond(part) else PASSED, f"{share(part)} of the requests failed"
+    elif gate.name == WRONG:
+        yield _of_wrong(gate, variant)
     elif gate.metric.source is Source.OUTPUT:
         if not contrast.outputs:
             yield INCONCLUSIVE, contrast.outputs_note or "outputs were not compared"
@@ -151,6 +157,19 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
     if ruling == NOT_SHOWN:
         return PASSED, words
     return (FAILED, words) if ruling == SHOWN else (INCONCLUSIVE, f"{words}: {INSIDE}")
+
+
+def _of_wrong(gate: Gate, variant: Variant) -> tuple[str, str]:
+    """Judge the answers that were checked at all levels, which are a sample: their interval decides."""
+    found = pooled([row for _, row in checked(variant.result.levels)])
+    if found is None:
+        return INCONCLUSIVE, "no answer was checked: add --check"
+    assert found.share.limits is not None
+    beyond = [gate.is_beyond(end) for end in found.share.limits]
+    words = f"wrong answers: {share_words(found)}"
+    if all(beyond):
+        return FAILED, words
+    return (INCONCLUSIVE, f"{words}: {INSIDE}") if any(beyond) else (PASSED, words)
 
 
 def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]]:

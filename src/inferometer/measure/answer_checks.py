@@ -139,7 +139,7 @@ def _exported(path: str) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(
             f"the reference {path} is not an export of requests ({type(error).__name__}: {error})",
-            remedy="write one with --profile-export-file, as JSON",
+            remedy="write one with --export, as JSON",
         ) from None
     for inputs, outputs in rows:
         if isinstance(inputs, dict) and isinstance(outputs, list):

@@ -21,6 +21,7 @@ from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import (
     ClassFigures,
     Distribution,
+    Estimate,
     GpuFigures,
     Level,
     Measurement,
@@ -44,6 +45,7 @@ class Layout:
     has_tokens: bool
     has_goodput: bool
     has_promise: bool
+    has_checks: bool
     has_verdicts: bool
     has_tasks: bool
     effective: Effective
@@ -191,6 +193,7 @@ def _layout(result: Result) -> Layout:
         has_goodput=any(row.goodput is not None for row in rows),
         has_promise=any(level.promise is not None for level in result.levels)
         or any(row.promise is not None for row in classes),
+        has_checks=any(row.checks is not None for row in rows),
         has_verdicts=not _is_classic(result),
         has_tasks=any(row.tasks is not None for row in classes),
         effective=result.effective,
@@ -258,6 +261,13 @@ def _text_cells(
                 yield f"p{p} Token Gap", "" if gaps is None else _percentile_us(gaps, p)
     if layout.has_goodput:
         yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
+    if layout.has_checks:
+        checks = measurement.checks
+        estimate = Estimate(0.0) if checks is None else checks.share
+        yield "Checked", 0 if checks is None else checks.checked
+        yield "Wrong", 0 if checks is None else checks.wrong
+        for name, end in (("", estimate.value), (" low", estimate.low), (" high", estimate.high)):
+            yield f"Wrong %{name}", "" if checks is None or end is None else f"{end * 100:.4g}"
     if layout.has_promise:
         yield "Promise", "" if promise is None else promise.verdict
 

@@ -52,6 +52,7 @@ _VERDICTS = {
     Note.NO_REPLY: "no reply",
     Note.OTHER_CLIENTS: "other clients",
     Note.NOT_COUNTED: "not counted",
+    Note.WRONG_ANSWERS: "wrong answers",
 }
 
 
@@ -73,6 +74,8 @@ def level_sentence(level: Level, *, with_ok: bool = True) -> str:
     if found.tokens is not None and found.tokens.output:
         per_s = f"{output_rate(found.tokens)}, {per_s}"
     words = f"{label}: {per_s.rstrip()}, p99 {at_percentile(found.latency, 99)}"
+    if found.checks is not None:
+        words += f", wrong {share(found.checks.share.value)}"
     return f"{words}, {said}" if with_ok or said != "ok" else words
 
 
@@ -90,7 +93,8 @@ UNSTEADY = ("drift", "faster start")
 
 def verdict_words(level: Level, finding: Finding | None = None) -> str:
     """Summarize a level in a few words: `ok`, or everything wrong with it; the SLO verdict comes first."""
-    words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
+    found = (_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS)
+    words = list(dict.fromkeys(found))
     if level.measurement is None and not words:
         words.append("no reply")
     if not level.is_stable and not words and not level.has_remark(Note.FAILURES):

@@ -74,6 +74,8 @@ def _row(level: Level, found: Measurement | None) -> dict[str, Any]:
         "latency_max_ms": None if times is None or times.max_ns is None else times.max_ns / NS_PER_MS,
         "requests": None if found is None else found.request_count,
         "failed_requests": None if found is None else found.failed_count,
+        "checked_answers": None if found is None or found.checks is None else found.checks.checked,
+        "wrong_answers": None if found is None or found.checks is None else found.checks.wrong,
         "duration_s": None if found is None else found.duration_ns / NS_PER_S,
         "client_cpu_cores": None if found is None or not found.client.workers else found.client.cpu_share,
         "remarks": "; ".join(remark.text for remark in level.remarks),

@@ -7,7 +7,7 @@ levels, so that all comparisons of a run together raise a false alarm in one of 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.frozen import frozen
@@ -56,24 +56,26 @@ def maybe_onset(levels: Sequence[Level]) -> Onset | None:
         return None
     for number in range(1, len(rows)):
         level, found = rows[number]
-        lower = pooled([row for _, row in rows[:number]])
-        if lower is not None and _more(found, lower) < FALSE_ALARMS / (len(rows) - 1):
+        below = [row for _, row in rows[:number]]
+        checked_below, wrong_below = sum(row.checked for row in below), sum(row.wrong for row in below)
+        if _more(found, checked_below, wrong_below) < FALSE_ALARMS / (len(rows) - 1):
+            lower = pooled(below)
+            assert lower is not None
             return Onset(level, found, lower, rows[number - 1][0].value, is_single=number == 1)
     return None
 
 
-def _more(found: CheckFigures, lower: CheckFigures) -> float:
+def _more(found: CheckFigures, checked_below: int, wrong_below: int) -> float:
     """Return the probability of at least as many wrong answers at a level if all levels are equally often wrong."""
-    total, wrong = found.checked + lower.checked, found.wrong + lower.wrong
+    if found.wrong * checked_below <= wrong_below * found.checked:
+        return 1.0  # not more often than below
+    wrong = found.wrong + wrong_below
+    whole = _ways(found.checked + checked_below, wrong)
     possible = range(found.wrong, min(wrong, found.checked) + 1)
-    whole = _ways(total, wrong)
-    return min(
-        1.0,
-        sum(
-            math.exp(_ways(found.checked, count) + _ways(lower.checked, wrong - count) - whole)
-            for count in possible
-            if wrong - count <= lower.checked
-        ),
+    return sum(
+        math.exp(_ways(found.checked, count) + _ways(checked_below, wrong - count) - whole)
+        for count in possible
+        if wrong - count <= checked_below
     )
 
 
@@ -124,3 +126,14 @@ def with_onset(levels: Sequence[Level]) -> tuple[Level, ...]:
         replace(level, remarks=(remark, *level.remarks)) if level is onset.level else level
         for level in levels
     )
+
+
+def wrong_answers(levels: Sequence[Level]) -> Iterator[str]:
+    """Yield what shows that a run answered wrongly: the level at which it begins, and violated SLOs."""
+    onset = maybe_onset(levels)
+    if onset is not None:
+        yield onset_words(onset)
+    for level, found in checked(levels):
+        terms = () if level.promise is None else level.promise.of("broken")
+        if any(term.name == "wrong" for term in terms) and (onset is None or level is not onset.level):
+            yield f"wrong answers at {plain_number(level.value)}: {share_words(found)}"

@@ -161,11 +161,18 @@ def levels_section(result: Result) -> Section | None:
         Column("Client CPU", rank=3),
         *text_columns("Verdict"),
     )
+    has_checks = any(level.measurement is not None and level.measurement.checks for level in levels)
+    if has_checks:  # beside throughput
+        columns = (*columns[:3], Column("Wrong"), *columns[3:])
     periodic = result.effective.periodic
     ramp = "" if periodic is None else f"{plain_number(periodic[0])}..{Range(*periodic).last}"
     words = [verdict_words(level, result.finding) for level in levels]
     rows = tuple(
-        (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
+        (
+            ramp or level_value(level.mode, level.value),
+            *_cells(level.measurement, shown, has_checks=has_checks),
+            said,
+        )
         for level, said in zip(levels, words, strict=True)
     )
     tones = tuple(map(level_tone, words))
@@ -199,13 +206,14 @@ def promise_section(result: Result) -> Section | None:
     return Section("promise", table.caption, "", (table,))
 
 
-def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]:
+def _cells(found: Measurement | None, shown: tuple[int, ...], *, has_checks: bool) -> tuple[str, ...]:
     if found is None:
-        return tuple(NONE for _ in range(len(shown) + 8))
+        return tuple(NONE for _ in range(len(shown) + 8 + has_checks))
     latency = found.latency
     return (
         quantity(found.infer_per_s.value),
         interval(found.infer_per_s) or NONE,
+        *((_wrong_cell(found),) if has_checks else ()),
         average(latency),
         *(at_percentile(latency, p) for p in shown),
         duration(latency.max_ns) if latency.count and latency.max_ns is not None else NONE,
@@ -214,6 +222,15 @@ def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]
         share(found.failed_share),
         share(found.client.cpu_share) if found.client.workers else NONE,
     )
+
+
+def _wrong_cell(found: Measurement) -> str:
+    """`3.1 % (2.0 % to 4.6 %)`: the share of wrong answers with its interval."""
+    if found.checks is None:
+        return NONE
+    estimate = found.checks.share
+    ends = "" if estimate.limits is None else f" ({' to '.join(map(share, estimate.limits))})"
+    return f"{share(estimate.value)}{ends}"
 
 
 def _rate_row(found: Measurement, rates: Rates) -> tuple[str, ...]:

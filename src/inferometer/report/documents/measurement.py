@@ -80,6 +80,7 @@ from inferometer.report.sentences import (
 )
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.wrong_answers import checked, maybe_onset, onset_words, pooled
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
 _CUT_SHORT = ("interrupted", "server gone", "no answer")  # verdicts that end a search
@@ -181,6 +182,8 @@ def _verdict(result: Result) -> str:
         words += [_client_limit(found[0]), _busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
+        if (onset := maybe_onset(result.levels)) is not None:
+            words += [f"W{onset_words(onset)[1:]}."]
     return " ".join(word for word in (*words, *_reservations(result)) if word)
 
 
@@ -299,6 +302,10 @@ def _figures(result: Result) -> Iterator[Figure]:
     total = failed + sum(row.request_count for row in rows)
     tone = Tone.BAD if _has_failed(result) else Tone.PLAIN
     yield Figure("Errors", share(result.failed_share), f"{failed:,} of {plural(total, 'request')}", tone)
+    wrong = pooled([row for _, row in checked(result.levels)])
+    if wrong is not None:
+        tone = Tone.BAD if wrong.wrong else Tone.PLAIN
+        yield Figure("Wrong answers", share(wrong.share.value), f"of {wrong.checked:,} checked", tone)
     client = measurement.client
     if measurement.is_foreign:
         return
