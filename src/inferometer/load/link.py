@@ -202,6 +202,10 @@ class Replies:
 
     def wants(self, slot: int) -> bool:
         """Return whether the reply to the slot's next request will be read."""
+        sampler = self.sampler
+        if sampler is not None and sampler.left > 1:  # most requests, if only a sample is read
+            sampler.left -= 1
+            return False
         is_judged = self._judge is not None and self._judge.wants_next()
         if is_judged:
             self._verdicts[slot] = NO_VERDICT

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from inferometer.base import status as outcome
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
+from inferometer.load.link import Sampler
 from inferometer.load.visit_file import VisitFile
 from inferometer.model.visit import Call, Pause
 from inferometer.services.traffic import NO_VERDICT, Reply, Verdict
@@ -140,8 +141,8 @@ def _driven(step: Any) -> Any:
 class VisitMessages(Sequence[bytes]):
     """Requests by slot and readers of their replies, as links expect them."""
 
-    sampler = None
-    keeps_answers = False
+    sampler: Sampler | None = None
+    keeps_answers: bool = False
 
     def __init__(self, plan: VisitPlan) -> None:
         if isinstance(plan.make, VisitFile):

@@ -67,6 +67,8 @@ class AnswerJudge:
     """Draws the sample of answers to check, and judges them."""
 
     def __init__(self, checks: AnswerChecks, requests: Sequence[bytes | memoryview], seed: int) -> None:
+        if not checks.is_text:
+            from inferometer.model import numbers  # noqa: F401 - imports numpy now, not at the first check under load
         self.is_text = checks.is_text
         self._checks = checks
         self._requests = requests
@@ -307,4 +309,6 @@ def _cosine(datatype: str, one: bytes, other: bytes) -> float:
     if len(left) != len(right) or not (np.isfinite(left).all() and np.isfinite(right).all()):
         return 0.0
     sizes = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
-    return min(1.0, float(left @ right) / sizes) if sizes else float((left == right).all())
+    if not sizes:
+        return float(bool((left == right).all()))
+    return min(1.0, float(left @ right) / sizes)

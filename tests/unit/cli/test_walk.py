@@ -79,11 +79,27 @@ class BusyTriton(FakeTriton):
 
 MODEL = FakeModel(inputs=(("INPUT0", "INT32", (1,)), ("TEXT", "BYTES", (-1,))))
 STEP = {"INPUT0": [1], "TEXT": {"content": ["a"], "shape": [1]}}
+REFERENCE = {"choices": [{"message": {"role": "assistant", "content": "one two four"}}]}
 FILES = {
     "valid.json": json.dumps({"data": [STEP], "validation_data": [{"OUTPUT0": [1]}]}),
     "times.json": json.dumps({"data": [{**STEP, "timestamp": [time]} for time in (0, 30)]}),
     "trace.jsonl": '{"timestamp": 0}\n{"timestamp": 50}\n',
     "gaps": "1000\n3000\n",
+    "check.py": "def is_right(answer, request):\n    return False\n",
+    "reference.json": json.dumps(
+        {
+            "experiments": [
+                {
+                    "requests": [
+                        {
+                            "request_inputs": {"prompt": "hello"},
+                            "response_outputs": [{"response": json.dumps(REFERENCE)}],
+                        }
+                    ]
+                }
+            ]
+        }
+    ),
     "prompts": "hello\n",
     "key": "secret\n",
     "table.csv": "prompt,other\nhello,a much longer one\n",
@@ -200,6 +216,10 @@ LINES = (
     "HTTP fake -r 5 --arrivals poisson --max-outstanding 3",
     "HTTP fake -r 5 --arrivals gamma --burstiness 0.5",
     "HTTP fake --before-level 'echo ready'",
+    "HTTP fake --check regex:7 --check-sample 50% -n 30",
+    "HTTP fake --check-python check.py:is_right --check-sample 50% -n 30",
+    "OPENAI tiny --service-kind openai --prompts prompts --check reference:reference.json --check-similarity 30% "
+    "--check-sample 50% -n 30",
     "HTTP fake --before-level 'sleep 0.2' --before-level-timeout 20ms",
     "HTTP fake --request-intervals gaps",
     "HTTP fake --replay trace.jsonl --speed 2",

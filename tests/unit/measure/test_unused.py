@@ -43,6 +43,8 @@ def options_of(line: str) -> Options:
         ("--arrivals poisson", "--arrivals", "--rate"),
         ("--arrivals gamma --burstiness 2", "--arrivals", "--rate"),
         ("--before-level-timeout 5s", "--before-level-timeout", "--before-level"),
+        ("--check-sample 5%", "--check-sample", "--check"),
+        ("--check regex:a --check-similarity 5%", "--check-similarity", "--check reference:FILE"),
         ("-r 5 --burstiness 2", "--burstiness", "--arrivals gamma"),
         ("-r 5 --arrivals poisson --burstiness 2", "--burstiness", "--arrivals gamma"),
         ("--num-of-sequences 3", "--num-of-sequences", "--rate"),

@@ -44,6 +44,10 @@ REACHES = (
     ("--before-level", "true", Reach.RUNS_CODE),
     ("--before-level", "reset-prefix-cache", Reach.CHANGES_SERVER),
     ("--burstiness", "0.5", Reach.NOTHING),
+    ("--check", "regex:a", Reach.NOTHING),
+    ("--check", "schema:answer.json", Reach.READS_FILES),
+    ("--check", "reference:run.json", Reach.READS_FILES),
+    ("--check-python", "check.py:is_right", Reach.RUNS_CODE),
 )
 
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.model.numbers import encode
-from inferometer.report.export import exportable, json_value, write_export
+from inferometer.report.export import exportable, write_export
 from inferometer.stats.exported import (
     Export,
     ExportedLevel,
     ExportedRequest,
     ExportedResponse,
     Value,
+    json_value,
 )
 
 VALUES = [

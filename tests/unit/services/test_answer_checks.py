@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,8 @@ def test_outputs_are_compared_with_the_validation_data_within_its_tolerance() ->
     )
     for second, code in ((2.05, RIGHT), (2.2, FALSE)):
         outputs = {"OUT": np.array([1, second], np.float32).tobytes()}
-        assert found.of_outputs(0, lambda outputs=outputs: outputs).code == code
-        assert found.of_outputs(1, lambda outputs=outputs: outputs).code == UNCHECKED
+        assert found.of_outputs(0, partial(dict, outputs)).code == code
+        assert found.of_outputs(1, partial(dict, outputs)).code == UNCHECKED
 
 
 @pytest.mark.parametrize(
