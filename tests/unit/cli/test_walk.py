@@ -592,16 +592,16 @@ class Silent:
 
 
 def hand_level_settings(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
-    """Make runs that halt at the first request show the settings of a level."""
+    """Make runs that halt at the first request show the settings of a level, and the checks of its answers."""
 
-    def made(*given: Any) -> Any:
+    def handed(original: Callable[..., Any], *given: Any) -> Any:
         settings = original(*given)
         if observer.is_halted:
             observer.hand(settings)
         return settings
 
-    original = prepare._level_settings
-    monkeypatch.setattr(prepare, "_level_settings", made)
+    for name in ("_level_settings", "_maybe_checks"):
+        monkeypatch.setattr(prepare, name, partial(handed, getattr(prepare, name)))
 
 
 def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
