@@ -83,8 +83,9 @@ def _named(data: bytes, folder: Path, suffix: str, there: Collection[str]) -> It
 
 
 def _parts(name: str) -> set[str]:
-    """Return the possible paths in NAME=@PATH, PATH:FUNCTION and OPTION=PATH."""
-    return {name, name.rpartition("@")[2], name.partition(":")[0], name.rpartition("=")[2]}
+    """Return the possible paths in NAME=@PATH, PATH:FUNCTION, KIND:PATH and OPTION=PATH."""
+    first, _, rest = name.partition(":")
+    return {name, name.rpartition("@")[2], first, rest, name.rpartition("=")[2]}
 
 
 def _quoted(text: str) -> Iterator[str]:

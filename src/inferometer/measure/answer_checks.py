@@ -11,7 +11,16 @@ from inferometer.base.text import decode_json
 from inferometer.dataset.dataset import Step
 from inferometer.model.numbers import encode, flat
 from inferometer.model.spec import ModelSpec, Tensor
-from inferometer.options.checking import CHOICE, EXACT, REFERENCE, SCHEMA, choices, function_parts, parts
+from inferometer.options.checking import (
+    CHOICE,
+    EXACT,
+    REFERENCE,
+    SCHEMA,
+    answer_check,
+    choices,
+    function_parts,
+    parts,
+)
 from inferometer.options.options import Options
 from inferometer.services.answer_checks import PYTHON, Answer, AnswerChecks, Check
 from inferometer.services.kind import KINDS
@@ -61,8 +70,12 @@ def make_checks(
 
 
 def _checks(options: Options) -> Iterator[Check]:
+    if isinstance(options.check, str):  # from Python
+        raise UsageError(
+            f"check is '{options.check}', but must be a tuple of checks", remedy="put it into a tuple"
+        )
     for word in options.check:
-        kind, value = parts(word)
+        kind, value = parts(answer_check.read("--check", word))
         if kind == CHOICE:
             yield Check(kind, choices(value or ""))
         elif kind == SCHEMA:

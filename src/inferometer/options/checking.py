@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.options.reach import Reach
@@ -80,15 +79,9 @@ def _read_function(name: str, word: str) -> str:
     return word
 
 
-def _check_all(name: str, value: Any) -> None:
-    for word in value if isinstance(value, tuple) else ():
-        _read(name, word)
-
-
 answer_check = Values(
     _read,
     "CHECK",
-    check=_check_all,
     reach=Reach.READS_FILES,
     is_harmless=lambda word: parts(word)[0] not in _FILES,
 )

@@ -173,6 +173,8 @@ LEADING = (
         "a scenario with any ending",
         {"inferometer.yaml": "scenario: plan.txt", "plan.txt": "visit: 'v.py:f'", "v.py": ""},
     ),
+    ("a schema", {"inferometer.yaml": "check: 'schema:my answer.json'", "my answer.json": "{}"}),
+    ("a check", {"inferometer.yaml": "check-python: 'c.py:is_right'", "c.py": ""}),
     ("a definition", {"inferometer.yaml": "proto: a.proto", "a.proto": 'import "b.proto";', "b.proto": ""}),
     (
         "a script of a command",
