@@ -297,7 +297,7 @@ def tensor_similarity(datatype: str, one: bytes, other: bytes) -> float:
     left, right = _values(datatype, one), _values(datatype, other)
     if len(left) != len(right) or not left:
         return 0.0
-    return sum(a == b for a, b in zip(left, right, strict=True)) / len(left)
+    return sum(bool(a == b) for a, b in zip(left, right, strict=True)) / len(left)
 
 
 def _cosine(datatype: str, one: bytes, other: bytes) -> float:
@@ -311,4 +311,5 @@ def _cosine(datatype: str, one: bytes, other: bytes) -> float:
     sizes = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
     if not sizes:
         return float(bool((left == right).all()))
-    return min(1.0, float(left @ right) / sizes)
+    alike: float = left @ right / sizes
+    return min(1.0, float(alike))

@@ -17,7 +17,8 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.gates import judge, parse_gates
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.binomial import share_estimate
+from inferometer.stats.measurement import CheckFigures, Estimate
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,7 @@ def test_conditions_are_read(text, expected):
         ("snr < 40%", 6, "does not take a percentage"),
         ("errors > 1", 9, "'errors' is a share, so '1' needs a %; write 1%"),
         ("relative > 0.01", 11, "needs a %"),
+        ("wrong > 1", 8, "'wrong' is a share, so '1' needs a %; write 1%"),
         ("errors > -1%", 9, "'errors' is a share, never '-1%'; write one from 0% to 100%"),
         ("top1 < 150%", 7, "never '150%'"),
         ("p99 > 5%,", 9, "a condition is missing"),
@@ -65,11 +67,11 @@ def test_errors_point_at_the_mistake(text, place, words):
     assert caret == " " * (2 + place) + "^"
 
 
-def outcome(text, *, percent=None, outputs=(), metric="p99"):
+def outcome(text, *, percent=None, outputs=(), metric="p99", levels=()):
     row = Difference(metric, 1.0, 1.0, percent or Estimate(0.0), NO_DIFFERENCE)
     contrast = Contrast("b", (LevelDifference("concurrency", 1, (row,)),), NO_DIFFERENCE, tuple(outputs))
 
-    variant: Any = SimpleNamespace(name="b", result=SimpleNamespace(failed_share=0.01))
+    variant: Any = SimpleNamespace(name="b", result=SimpleNamespace(failed_share=0.01, levels=levels))
     (found,) = judge(parse_gates(text), [contrast], [variant])
     return found.outcome
 
@@ -114,3 +116,24 @@ def test_a_figure_that_was_not_measured_is_inconclusive():
 )
 def test_outputs_and_errors_are_judged_by_their_value(text, output, expected):
     assert outcome(text, outputs=[OutputSimilarity("OUT", "FP32", 1, 2, **output)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "expected"),
+    [
+        ("wrong > 1%", ((0, 400), (40, 600)), FAILED),  # of all levels together
+        ("wrong > 1%", ((0, 400), (0, 600)), PASSED),
+        ("wrong > 1%", ((0, 100),), INCONCLUSIVE),  # up to 3.6 % may be wrong
+        ("wrong > 1%", ((12, 1000),), INCONCLUSIVE),
+        ("wrong > 1%", (), INCONCLUSIVE),
+    ],
+)
+def test_wrong_answers_are_judged_by_the_interval_of_their_share(text, counts, expected):
+    levels = [
+        SimpleNamespace(
+            value=number,
+            measurement=SimpleNamespace(checks=CheckFigures(total, wrong, share_estimate(wrong, total))),
+        )
+        for number, (wrong, total) in enumerate(counts)
+    ]
+    assert outcome(text, levels=levels) == expected

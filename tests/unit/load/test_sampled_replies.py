@@ -26,7 +26,7 @@ def test_the_engine_takes_the_short_way_until_a_request_of_the_sample_is_next() 
     sampler = reading.sampler
     assert sampler is not None
 
-    def finish(slot: int, *_: Any) -> None:  # the engine sends the next request of the slot
+    def finish(slot: int, *_: Any, **__: Any) -> None:  # the engine sends the next request of the slot
         sent.append(reading.wants(slot))
 
     step = finish_sampled(lambda *_: (1, 0), finish, sampler)
@@ -40,11 +40,13 @@ def test_a_request_that_the_engine_sends_itself_is_counted_once() -> None:
     reading = replies(0.1)
     assert reading.sampler is not None
 
-    def next_step(slot: int, *_: Any) -> tuple[int, int]:  # an open load: `finish` sends later
+    def next_step(
+        slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]:  # an open load: `finish` sends later
         reading.wants(slot)
         return NOTHING
 
-    def finish(slot: int, *_: Any) -> None:
+    def finish(slot: int, *_: Any, **__: Any) -> None:
         drawn.append(reading.wants(slot))
 
     drawn: list[bool] = []
