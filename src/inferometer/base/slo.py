@@ -2,12 +2,12 @@
 
 Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `ttfc`, `tpot` and `gap`
 without a percentile), a share or a rate. `wrong` is the share of wrong answers among those that were checked.
-`ttft` is the time to the first token, `ttfo` the time to the first token of the answer itself if the model reasons first; an answer without such a token violates any limit on them. `ttfc` is the
-time to the first tool call, of answers that have one. `tpot` is the mean time between the tokens of an answer, `gap`
-every single one of these times. `itl` and `tbt` are aliases of `tpot`, `e2e` is
-an alias of `latency`, `ttfa` of `ttfo`. `task` is the time of a whole task, in classes of a scenario that have tasks.
-The time limits also apply to each single request, whatever their percentile (`gap` to its longest gap): requests that
-meet all of them are the goodput, and `goodput>95%` limits their share.
+`ttft` is the time to the first token, `ttfo` the time to the first token of the answer itself if the model reasons
+first; an answer without such a token violates any limit on them. `ttfc` is the time to the first tool call, of answers
+that have one. `tpot` is the mean time between the tokens of an answer, `gap` every single one of these times. `itl` and
+`tbt` are aliases of `tpot`, `e2e` is an alias of `latency`, `ttfa` of `ttfo`. `task` is the time of a whole task, in
+classes of a scenario that have tasks. The time limits also apply to each single request, whatever their percentile
+(`gap` to its longest gap): requests that meet all of them are the goodput, and `goodput>95%` limits their share.
 """
 
 import re

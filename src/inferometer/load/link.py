@@ -19,14 +19,13 @@ from inferometer.load.reactor import SocketReactor
 from inferometer.load.sequences import Mark
 from inferometer.records.path import Opening, PathReport
 from inferometer.records.spool import Spool
+from inferometer.services.check_plan import NO_VERDICT, AnswerVerdict
 from inferometer.services.kserve import grpc_outputs, http_outputs, infer_text
 from inferometer.services.traffic import (
     IN_PROCESS,
-    NO_VERDICT,
     Checker,
     OutputReader,
     Reply,
-    Verdict,
     Wiring,
 )
 from inferometer.wire.frames import Buffer
@@ -195,7 +194,7 @@ class Replies:
         self._shown = shown  # -v -v
         self._checked: dict[int, bool] = {}
         self._judge = judge
-        self._verdicts: dict[int, Verdict] = {}  # of the requests whose answer is checked
+        self._verdicts: dict[int, AnswerVerdict] = {}  # of the requests whose answer is checked
         self.keeps_answers = judge is not None
         # Only if all other replies are merely counted.
         self.sampler: Sampler | None = judge if checker is None and spool is None and shown is None else None
@@ -218,7 +217,7 @@ class Replies:
         self._spool.begin(slot)
         return True
 
-    def verdict(self, slot: int) -> Verdict:
+    def verdict(self, slot: int) -> AnswerVerdict:
         """Return the verdict on the answer to the slot's request, which has ended."""
         return self._verdicts.pop(slot, NO_VERDICT)
 
@@ -328,7 +327,7 @@ class ReplyReading(Protocol):
     ) -> tuple[int, str]: ...
     def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str: ...
     def judge_text(self, slot: int, step: int, reply: Reply) -> None: ...
-    def verdict(self, slot: int) -> Verdict: ...
+    def verdict(self, slot: int) -> AnswerVerdict: ...
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None: ...
 
 

@@ -12,7 +12,7 @@ from inferometer.records.spans import SpanReport
 from inferometer.services.traffic import Validation, Wiring
 
 if TYPE_CHECKING:
-    from inferometer.services.answer_checks import AnswerChecks
+    from inferometer.services.check_plan import AnswerChecks
     from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 

@@ -10,7 +10,8 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.link import Sampler
 from inferometer.load.visit_file import VisitFile
 from inferometer.model.visit import Call, Pause
-from inferometer.services.traffic import NO_VERDICT, Reply, Verdict
+from inferometer.services.check_plan import NO_VERDICT, AnswerVerdict
+from inferometer.services.traffic import Reply
 from inferometer.services.visit_plan import VisitPlan
 from inferometer.wire.frames import Buffer
 
@@ -188,7 +189,7 @@ class VisitMessages(Sequence[bytes]):
     def judge_text(self, slot: int, step: int, reply: Reply) -> None:
         """Do nothing: a visit checks its answers itself."""
 
-    def verdict(self, slot: int) -> Verdict:
+    def verdict(self, slot: int) -> AnswerVerdict:
         return NO_VERDICT
 
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None:

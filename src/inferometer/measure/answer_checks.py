@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from inferometer.base.confined import check_command
+from inferometer.base.confined import check_command, check_path
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.reading import CONFIG, DATA, read_file
 from inferometer.base.text import decode_json
@@ -14,6 +14,7 @@ from inferometer.model.spec import ModelSpec, Tensor
 from inferometer.options.checking import (
     CHOICE,
     EXACT,
+    PYTHON,
     REFERENCE,
     SCHEMA,
     answer_check,
@@ -22,7 +23,7 @@ from inferometer.options.checking import (
     parts,
 )
 from inferometer.options.options import Options
-from inferometer.services.answer_checks import PYTHON, Answer, AnswerChecks, Check
+from inferometer.services.check_plan import Answer, AnswerCheck, AnswerChecks
 from inferometer.services.kind import KINDS
 from inferometer.services.traffic import ReplyReader, Wiring
 from inferometer.stats.exported import Value, json_value
@@ -43,7 +44,7 @@ def make_checks(
     """Return the checks; `expected` has the expected texts or outputs of each step, if any."""
     is_text = KINDS[options.service_kind].has_tokens or options.service_kind in TEXT_KINDS
     found = tuple(_checks(options))
-    if Check(EXACT) in found and not expected:
+    if AnswerCheck(EXACT) in found and not expected:
         raise UsageError(
             "--check exact compares answers with those expected by the data, but the data has none",
             remedy="give each prompt an 'expected' text in --prompts, or write --check exact:TEXT"
@@ -69,7 +70,7 @@ def make_checks(
     )
 
 
-def _checks(options: Options) -> Iterator[Check]:
+def _checks(options: Options) -> Iterator[AnswerCheck]:
     if isinstance(options.check, str):  # from Python
         raise UsageError(
             f"check is '{options.check}', but must be a tuple of checks", remedy="put it into a tuple"
@@ -77,11 +78,11 @@ def _checks(options: Options) -> Iterator[Check]:
     for word in options.check:
         kind, value = parts(answer_check.read("--check", word))
         if kind == CHOICE:
-            yield Check(kind, choices(value or ""))
+            yield AnswerCheck(kind, choices(value or ""))
         elif kind == SCHEMA:
-            yield Check(kind, _schema(value or ""))
+            yield AnswerCheck(kind, _schema(value or ""))
         else:
-            yield Check(kind, None if kind == REFERENCE else value)
+            yield AnswerCheck(kind, None if kind == REFERENCE else value)
     if options.check_python is not None:
         from inferometer.load.visit_file import VisitFile
 
@@ -90,7 +91,7 @@ def _checks(options: Options) -> Iterator[Check]:
         found = VisitFile(file, function).carried()
         if not callable(found.load()):
             raise UsageError(f"'{function}' in {file} is not a function", remedy="write FILE.py:FUNCTION")
-        yield Check(PYTHON, found)
+        yield AnswerCheck(PYTHON, found)
 
 
 def _schema(path: str) -> Any:
@@ -101,6 +102,7 @@ def _schema(path: str) -> Any:
         raise UsageError(
             f"--check schema requires jsonschema: {error}", remedy="pip install 'inferometer[schema]'"
         ) from error
+    check_path(path)
     try:
         document = decode_json(read_file(path, CONFIG, "the JSON Schema"))
     except ValueError as error:
@@ -144,6 +146,7 @@ def _references(
 
 def _exported(path: str) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Yield the inputs and the outputs of each request in an export."""
+    check_path(path)
     try:
         document = decode_json(read_file(path, DATA, "the reference"))
         experiments = document["experiments"]

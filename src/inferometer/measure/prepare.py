@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from inferometer.measure.prompts import RunPrompts
     from inferometer.records.spans import Tracing
     from inferometer.server.in_process import Host
-    from inferometer.services.answer_checks import AnswerChecks
+    from inferometer.services.check_plan import AnswerChecks
     from inferometer.services.shared_memory import Shared
 
 IN_PROCESS_KIND = "triton_c_api"

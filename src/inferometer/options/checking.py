@@ -7,7 +7,9 @@ from inferometer.base.errors import UsageError
 from inferometer.options.reach import Reach
 from inferometer.options.values import Values, existing_file
 
-EXACT, CHOICE, REGEX, SCHEMA, REFERENCE = "exact", "choice", "regex", "schema", "reference"
+EXACT, CHOICE, REGEX, SCHEMA, REFERENCE, PYTHON = "exact", "choice", "regex", "schema", "reference", "python"
+"""Kinds of checks; all but the last are words of --check."""
+
 _FILES = (SCHEMA, REFERENCE)
 _REMEDY = "write exact, exact:TEXT, choice:A|B, regex:PATTERN, schema:FILE or reference:FILE"
 _FUNCTION = re.compile(r"(?P<file>.+):(?P<function>[A-Za-z_][A-Za-z0-9_.]*)")

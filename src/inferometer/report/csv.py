@@ -267,7 +267,7 @@ def _text_cells(
         yield "Checked", 0 if checks is None else checks.checked
         yield "Wrong", 0 if checks is None else checks.wrong
         for name, end in (("", estimate.value), (" low", estimate.low), (" high", estimate.high)):
-            yield f"Wrong %{name}", "" if checks is None or end is None else f"{end * 100:.4g}"
+            yield f"Wrong %{name}", "" if checks is None or end is None else decimal(end * 100)
     if layout.has_promise:
         yield "Promise", "" if promise is None else promise.verdict
 

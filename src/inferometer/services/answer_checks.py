@@ -12,55 +12,26 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.status import FALSE, RIGHT
-from inferometer.services.traffic import FLOATS, NO_VERDICT, Checker, Validation, Verdict
+from inferometer.base.units import share as percent
+from inferometer.options.checking import CHOICE, EXACT, PYTHON, REFERENCE, REGEX, SCHEMA
+from inferometer.services.check_plan import (
+    NO_VERDICT,
+    Answer,
+    AnswerChecks,
+    AnswerVerdict,
+    Outputs,
+    UserFunction,
+)
+from inferometer.services.traffic import FLOATS, Checker, Validation
 
-if TYPE_CHECKING:
-    from inferometer.model.spec import Tensor
-
-EXACT, CHOICE, REGEX, SCHEMA, REFERENCE, PYTHON = "exact", "choice", "regex", "schema", "reference", "python"
 SHOWN = 80  # characters of an answer in an explanation
 
 
-IS_RIGHT = Verdict(RIGHT)
-
-
-class UserFunction(Protocol):
-    """A function in a file of the user."""
-
-    file: str
-    function: str
-
-    def load(self) -> Callable[..., Any]: ...
-
-
-Outputs = Mapping[str, bytes]
-"""Outputs by name, encoded as in a Tensor."""
-
-Answer = str | Outputs
-
-
-class Check(NamedTuple):
-    """One condition; `value` is the text, choices, pattern, schema or function."""
-
-    kind: str
-    value: Any = None
-
-
-class AnswerChecks(NamedTuple):
-    """Checks of the answers to a run's requests. Sent to the workers, so it must pickle."""
-
-    checks: tuple[Check, ...]
-    share: float  # of the answers to check
-    is_text: bool = True  # answers are text, not outputs of these datatypes
-    datatypes: Mapping[str, str] = {}
-    expected: "tuple[str | tuple[Tensor, ...] | None, ...]" = ()  # by step
-    references: tuple[tuple[Answer, ...], ...] = ()  # answers of a reference run, by step
-    similarity: float = 1.0  # least similarity to one of them
-    tolerance: tuple[float, float] = (0.0, 0.0)  # of floats: absolute and relative
+IS_RIGHT = AnswerVerdict(RIGHT)
 
 
 class AnswerJudge:
@@ -93,20 +64,20 @@ class AnswerJudge:
             return 1
         return 1 + int(math.log(1 - self._random.random()) / math.log1p(-share))
 
-    def of_text(self, step: int, text: str) -> Verdict:
+    def of_text(self, step: int, text: str) -> AnswerVerdict:
         return self._verdict(step, text)
 
-    def of_outputs(self, step: int, read: Callable[[], Outputs]) -> Verdict:
+    def of_outputs(self, step: int, read: Callable[[], Outputs]) -> AnswerVerdict:
         """Judge the outputs of a tensor server; those that cannot be read are wrong."""
         try:
             return self._verdict(step, read())
         except PeerError as error:
-            return Verdict(FALSE, f"the reply cannot be read: {error}")
+            return AnswerVerdict(FALSE, f"the reply cannot be read: {error}")
 
-    def _verdict(self, step: int, answer: Answer) -> Verdict:
+    def _verdict(self, step: int, answer: Answer) -> AnswerVerdict:
         found = [judge(step, answer) for judge in self._functions]
         if text := next(filter(None, found), ""):
-            return Verdict(FALSE, text)
+            return AnswerVerdict(FALSE, text)
         return NO_VERDICT if all(text is None for text in found) else IS_RIGHT
 
     # --- answers in the form that a check needs
@@ -210,7 +181,10 @@ class AnswerJudge:
             alike = max(self._similarity(one, answer) for one in references[step])
             if alike >= least:
                 return ""
-            return f"the similarity to the reference is {alike:.3f}, below {least:g}: {_shown(self.text_of(answer))}"
+            return (
+                f"the similarity to the reference is {percent(alike)}, below {percent(least)}: "
+                f"{_shown(self.text_of(answer))}"
+            )
 
         return judge
 

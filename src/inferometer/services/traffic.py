@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from inferometer.base.errors import PeerError
-from inferometer.base.status import UNCHECKED
 from inferometer.model.unique import Unique
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
 if TYPE_CHECKING:
     from inferometer.model.spec import ModelSpec, Tensor  # not imported by workers unless they read replies
-    from inferometer.services.answer_checks import AnswerChecks
+    from inferometer.services.check_plan import AnswerChecks
     from inferometer.services.task_plan import TaskPlan
     from inferometer.services.visit_plan import VisitPlan
 
@@ -185,14 +184,6 @@ class Wiring(NamedTuple):
 # --- comparison of replies
 
 
-class Verdict(NamedTuple):
-    """Verdict of --check on an answer, and what is wrong with it."""
-
-    code: int  # of `base.status`
-    text: str = ""
-
-
-NO_VERDICT = Verdict(UNCHECKED)
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 

@@ -8,14 +8,17 @@ from inferometer.base import status
 from inferometer.load.link import NOTHING, Replies, finish_sampled
 from inferometer.records.records import from_cells
 from inferometer.records.spool import Spool
-from inferometer.services.answer_checks import AnswerChecks, AnswerJudge, Check
+from inferometer.services.answer_checks import AnswerJudge
+from inferometer.services.check_plan import AnswerCheck, AnswerChecks
 from inferometer.services.traffic import Checker, Reply, Validation
 
 BODY = b'{"outputs":[{"name":"OUT","datatype":"INT32","shape":[1],"data":[%d]}]}'
 
 
 def replies(share: float = 1.0, *, is_text: bool = False, **more: Any) -> Replies:
-    checks = AnswerChecks((Check("regex", r"\b1\b"),), share, is_text=is_text, datatypes={"OUT": "INT32"})
+    checks = AnswerChecks(
+        (AnswerCheck("regex", r"\b1\b"),), share, is_text=is_text, datatypes={"OUT": "INT32"}
+    )
     return Replies(
         more.get("checker"), more.get("spool"), judge=AnswerJudge(checks, (b"",), seed=3), shown=None
     )

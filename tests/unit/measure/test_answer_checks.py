@@ -13,7 +13,7 @@ from inferometer.measure.requests import without_expected
 from inferometer.model.numbers import encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
-from inferometer.services.answer_checks import AnswerChecks, Check
+from inferometer.services.check_plan import AnswerCheck, AnswerChecks
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.text_reply import TextReader
 from inferometer.services.traffic import Wiring
@@ -41,7 +41,7 @@ def export(path: Path, *rows: tuple[dict[str, Any], list[dict[str, Any]]]) -> st
 def test_words_become_checks() -> None:
     found = made(check=("exact:a:b", "choice:yes | no|", "regex:^a|b$"), check_sample=0.5)
     assert found.checks == (
-        Check("exact", "a:b"), Check("choice", ("yes", "no")), Check("regex", "^a|b$"),
+        AnswerCheck("exact", "a:b"), AnswerCheck("choice", ("yes", "no")), AnswerCheck("regex", "^a|b$"),
     )  # fmt: skip
     assert (found.share, found.is_text) == (0.5, True)
 

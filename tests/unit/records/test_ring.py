@@ -134,11 +134,12 @@ def test_special_tokens_come_out_beside_the_total():
         "prompt_tokens": of_which(5, 2**31 - 1),
         "responses": of_which(9, 3),
         "step": of_which(1234, 4),
+        "status": of_which(503, 2),
     }
     cells = [
         value
         for name, value in values.items()
-        if name not in ("reasoning_tokens", "cached_tokens", "answer_at", "tool_at")
+        if name not in ("reasoning_tokens", "cached_tokens", "answer_at", "tool_at", "checked")
     ]
     pack_row(writer.cells, writer.position, *cells)
     writer.written += 1
@@ -147,6 +148,7 @@ def test_special_tokens_come_out_beside_the_total():
     assert (found.tokens[0], found.reasoning_tokens[0]) == (2**31 - 1, 7)
     assert (found.responses[0], found.answer_at[0]) == (9, 3)
     assert (found.step[0], found.tool_at[0]) == (1234, 4)
+    assert (found.status[0], found.checked[0]) == (503, 2)
     assert (found.prompt_tokens[0], found.cached_tokens[0]) == (5, 2**31 - 1)
 
 

@@ -14,38 +14,33 @@ from inferometer.base.status import FALSE, RIGHT, UNCHECKED
 from inferometer.load.visit_file import VisitFile
 from inferometer.model.numbers import encode
 from inferometer.model.spec import Tensor
-from inferometer.services.answer_checks import (
-    AnswerChecks,
-    AnswerJudge,
-    Check,
-    similarity,
-    tensor_similarity,
-)
+from inferometer.services.answer_checks import AnswerJudge, similarity, tensor_similarity
+from inferometer.services.check_plan import AnswerCheck, AnswerChecks
 
 SCHEMA = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
 
 
-def judge(*checks: Check, requests: tuple[bytes, ...] = (b"",), **more: Any) -> AnswerJudge:
+def judge(*checks: AnswerCheck, requests: tuple[bytes, ...] = (b"",), **more: Any) -> AnswerJudge:
     return AnswerJudge(AnswerChecks(checks, more.pop("share", 1.0), **more), requests, seed=0)
 
 
 @pytest.mark.parametrize(
     ("check", "answer", "code", "said"),
     [
-        (Check("exact", "Paris"), "Paris", RIGHT, ""),
-        (Check("exact", "Paris"), " Paris\n", RIGHT, ""),
-        (Check("exact", "Paris"), "paris", FALSE, "expected 'Paris', got 'paris'"),
-        (Check("choice", ("yes", "no")), "no\n", RIGHT, ""),
-        (Check("choice", ("yes", "no")), "maybe", FALSE, "'maybe' is not one of 'yes', 'no'"),
-        (Check("regex", r"^\d+ EUR$"), "12 EUR", RIGHT, ""),
-        (Check("regex", r"^\d+ EUR$"), "about 12 EUR", FALSE, "does not match"),
-        (Check("schema", SCHEMA), '{"city": "Rome"}', RIGHT, ""),
-        (Check("schema", SCHEMA), '{"city": 3}', FALSE, "['city'] does not match the schema"),
-        (Check("schema", SCHEMA), "{}", FALSE, "'city' is a required property"),
-        (Check("schema", SCHEMA), "Rome", FALSE, "is not JSON"),
+        (AnswerCheck("exact", "Paris"), "Paris", RIGHT, ""),
+        (AnswerCheck("exact", "Paris"), " Paris\n", RIGHT, ""),
+        (AnswerCheck("exact", "Paris"), "paris", FALSE, "expected 'Paris', got 'paris'"),
+        (AnswerCheck("choice", ("yes", "no")), "no\n", RIGHT, ""),
+        (AnswerCheck("choice", ("yes", "no")), "maybe", FALSE, "'maybe' is not one of 'yes', 'no'"),
+        (AnswerCheck("regex", r"^\d+ EUR$"), "12 EUR", RIGHT, ""),
+        (AnswerCheck("regex", r"^\d+ EUR$"), "about 12 EUR", FALSE, "does not match"),
+        (AnswerCheck("schema", SCHEMA), '{"city": "Rome"}', RIGHT, ""),
+        (AnswerCheck("schema", SCHEMA), '{"city": 3}', FALSE, "['city'] does not match the schema"),
+        (AnswerCheck("schema", SCHEMA), "{}", FALSE, "'city' is a required property"),
+        (AnswerCheck("schema", SCHEMA), "Rome", FALSE, "is not JSON"),
     ],
 )
-def test_an_answer_is_right_or_wrong(check: Check, answer: str, code: int, said: str) -> None:
+def test_an_answer_is_right_or_wrong(check: AnswerCheck, answer: str, code: int, said: str) -> None:
     found = judge(check).of_text(0, answer)
     assert found.code == code
     assert said in found.text
@@ -53,19 +48,23 @@ def test_an_answer_is_right_or_wrong(check: Check, answer: str, code: int, said:
 
 
 def test_a_right_answer_passes_every_check() -> None:
-    both = judge(Check("regex", "a"), Check("regex", "b"))
+    both = judge(AnswerCheck("regex", "a"), AnswerCheck("regex", "b"))
     assert [both.of_text(0, text).code for text in ("ab", "a", "b")] == [RIGHT, FALSE, FALSE]
 
 
 def test_each_request_has_its_own_expected_text_and_others_are_not_judged() -> None:
-    found = judge(Check("exact"), expected=("one", "two", None))
+    found = judge(AnswerCheck("exact"), expected=("one", "two", None))
     assert [found.of_text(step, "two").code for step in range(3)] == [FALSE, RIGHT, UNCHECKED]
 
 
 def test_outputs_are_compared_with_the_validation_data_within_its_tolerance() -> None:
     expected = ((Tensor("OUT", "FP32", (2,), np.array([1, 2], np.float32).tobytes()),), ())
     found = judge(
-        Check("exact"), is_text=False, datatypes={"OUT": "FP32"}, expected=expected, tolerance=(0.1, 0.0)
+        AnswerCheck("exact"),
+        is_text=False,
+        datatypes={"OUT": "FP32"},
+        expected=expected,
+        tolerance=(0.1, 0.0),
     )
     for second, code in ((2.05, RIGHT), (2.2, FALSE)):
         outputs = {"OUT": np.array([1, second], np.float32).tobytes()}
@@ -82,12 +81,12 @@ def test_outputs_are_compared_with_the_validation_data_within_its_tolerance() ->
     ],
 )
 def test_outputs_are_also_text(datatype: str, values: list[Any], pattern: str) -> None:
-    found = judge(Check("regex", pattern), is_text=False, datatypes={"OUT": datatype})
+    found = judge(AnswerCheck("regex", pattern), is_text=False, datatypes={"OUT": datatype})
     assert found.of_outputs(0, lambda: {"OUT": encode(datatype, values)}).code == RIGHT
 
 
 def test_outputs_of_the_wrong_size_are_wrong() -> None:
-    found = judge(Check("regex", "."), is_text=False, datatypes={"OUT": "INT32"})
+    found = judge(AnswerCheck("regex", "."), is_text=False, datatypes={"OUT": "INT32"})
     assert "not INT32" in found.of_outputs(0, lambda: {"OUT": b"abc"}).text
 
 
@@ -111,14 +110,14 @@ def test_a_function_judges_the_answer_with_its_request(
     function: str, code: int, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "check.py").write_text(FUNCTIONS)
-    check = Check("python", VisitFile(str(tmp_path / "check.py"), function).carried())
+    check = AnswerCheck("python", VisitFile(str(tmp_path / "check.py"), function).carried())
     found = judge(check, requests=(b"POST / HTTP/1.1\r\nHost: a\r\n\r\nRome",)).of_text(0, "about Rome")
     assert (found.code, said in found.text) == (code, True)
 
 
 def test_a_function_that_raises_ends_the_run_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "check.py").write_text(FUNCTIONS)
-    found = judge(Check("python", VisitFile(str(tmp_path / "check.py"), "fails")))
+    found = judge(AnswerCheck("python", VisitFile(str(tmp_path / "check.py"), "fails")))
     with pytest.raises(UsageError, match=r"check fails in .*check.py raised ValueError: no idea"):
         found.of_text(0, "x")
 
@@ -128,7 +127,7 @@ def test_a_function_that_raises_ends_the_run_with_its_name(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 1.0])
 def test_the_sample_has_its_share_and_meets_every_request_of_a_repeating_dataset(share: float) -> None:
-    found = judge(Check("regex", "."), share=share)
+    found = judge(AnswerCheck("regex", "."), share=share)
     drawn = [number for number in range(100_000) if found.wants_next()]
     spread = 4 * (100_000 * share * (1 - share)) ** 0.5
     assert abs(len(drawn) - 100_000 * share) <= spread
@@ -184,7 +183,7 @@ def test_the_similarity_of_outputs(datatype: str, one: list[Any], other: list[An
 
 
 def test_the_most_similar_reference_counts() -> None:
-    found = judge(Check("reference"), references=(("a b c d", "w x y z"), ()), similarity=0.7)
+    found = judge(AnswerCheck("reference"), references=(("a b c d", "w x y z"), ()), similarity=0.7)
     assert [found.of_text(0, text).code for text in ("a b c e", "w x", "w x y")] == [RIGHT, FALSE, RIGHT]
-    assert "0.667, below 0.7" in found.of_text(0, "w x").text
+    assert "67 %, below 70 %" in found.of_text(0, "w x").text
     assert found.of_text(1, "anything").code == UNCHECKED
