@@ -285,5 +285,4 @@ def _cosine(datatype: str, one: bytes, other: bytes) -> float:
     sizes = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
     if not sizes:
         return float(bool((left == right).all()))
-    alike: float = left @ right / sizes
-    return min(1.0, float(alike))
+    return min(1.0, float(left @ right) / sizes)
