@@ -68,12 +68,13 @@ def instrument(script, clock, follower, servers=2):
     return Instrument(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower)
 
 
-def all_series(scripts, *, point=CLOSED, duration_s=6, follower=None):
+def all_series(scripts, *, point=CLOSED, duration_s=6, follower=None, ramp_ns=0):
     clock, follower = FakeClock(), follower or Rounds()
     candidates = [
         Candidate(name, instrument(script, clock, follower), RECIPE) for name, script in scripts.items()
     ]
-    return measure_point(candidates, point, TimeBudget(round(duration_s * NS_PER_S)), follower)
+    budget = TimeBudget(round(duration_s * NS_PER_S), ramp_ns=ramp_ns)
+    return measure_point(candidates, point, budget, follower)
 
 
 def verdict(seed, factor):
@@ -81,6 +82,23 @@ def verdict(seed, factor):
     base, other = all_series({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=3)
     rows = of_turns(base, other, headline_metrics(None), looks=4)
     return overall([LevelDifference("concurrency", 2, rows)])
+
+
+def test_with_a_ramp_the_users_of_each_turn_start_one_after_the_other():
+    """Turns begin once all users have been answered, so lockstep and the start are not part of them."""
+    sent = []
+
+    def script(number, sent_ns):
+        sent.append(sent_ns)
+        return Reply(NS_PER_S)
+
+    point = LoadPoint("concurrency", 4, Closed(4))
+    series = all_series({"a": script, "b": script}, point=point, duration_s=20, ramp_ns=NS_PER_S)
+    for windows in (turn for row in series for turn in row.windows):
+        before = [time for time in sent if windows[0].start_ns - 2 * NS_PER_S < time < windows[0].start_ns]
+        assert min(np.diff(before)) >= NS_PER_S // 5
+    # Both serve two requests at a time.
+    assert [row.per_s(0) for row in series] == pytest.approx([2, 2], rel=0.15)
 
 
 @pytest.mark.sampled

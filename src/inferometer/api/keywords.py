@@ -88,6 +88,7 @@ class _InMeasureCompare(TypedDict, total=False):
     request_count: int
     warmup_request_count: int
     warmup_s: float
+    ramp_s: float | None
 
 
 class _NotInFind(TypedDict, total=False):
@@ -102,7 +103,6 @@ class _InMeasure(TypedDict, total=False):
     speed: float
     shape_load: str | None
     session_concurrency: int | None
-    ramp_s: float | None
     before_level: Sequence[str]
     before_level_timeout_s: float
     time_limit_s: float | None

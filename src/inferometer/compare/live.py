@@ -197,7 +197,11 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 def _measure(
     candidates: Sequence[Candidate], setup: Setup, options: Options, watcher: Watcher
 ) -> MeasuredPoints:
-    budget = TimeBudget(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
+    budget = TimeBudget(
+        round((options.duration_s or DURATION_S) * NS_PER_S),
+        options.request_count,
+        round((options.ramp_s or 0.0) * NS_PER_S),
+    )
     found = []
     watcher.prepared(setup.result.effective)
     watcher.planned(level_count(setup.options, setup.last), None)

@@ -16,7 +16,7 @@ from inferometer.compare.comparison import Turn
 from inferometer.load.plan import Closed, Open, Plan
 from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.host import host_remarks, together
-from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint, Ramp
 from inferometer.measure.level import measure_level_windows
 from inferometer.stats.measurement import HostUse, Level, Measurement
 from inferometer.stats.merge import Subject, counters_were_reset, measurement
@@ -84,6 +84,7 @@ class TimeBudget:
 
     duration_ns: int
     request_count: int = 0
+    ramp_ns: int = 0  # time over which the users of a turn start, before it is measured
 
     @property
     def rounds(self) -> int:
@@ -131,6 +132,7 @@ class RoundPlan:
     count: int | None = None
     turn_ns: int | None = None
     awaits_answers: bool = True  # extend a turn without answers, so that a stall does not end the comparison
+    ramp_ns: int = 0
 
     def level_settings(self, level_settings: LevelSettings) -> LevelSettings:
         return replace(
@@ -141,6 +143,7 @@ class RoundPlan:
             is_whole=self.count is not None,
             awaits_answers=self.awaits_answers,
             patience_ns=PATIENCE_NS,
+            ramp=Ramp(self.ramp_ns) if self.ramp_ns else None,
         )
 
 
@@ -150,9 +153,10 @@ def round_plans(
     """Plan as many rounds as the time allows for each candidate, based on its pilot run.
 
     A closed loop has a fixed number of requests per turn, so that the time is proportional to the speed. Candidates
-    about as fast as the baseline get the same number, so that even the ends of their turns match.
+    about as fast as the baseline get the same number, so that even the ends of their turns match. If users start
+    staggered, a turn is a time instead, in which all of them are active.
     """
-    if not isinstance(point.plan, Closed):
+    if budget.ramp_ns or not isinstance(point.plan, Closed):
         return (_timed(budget, max(looks, key=lambda look: look.latency_ns)),) * len(looks)
     per_s = [look.per_s for look in looks]
     base = per_s[0]
@@ -168,10 +172,11 @@ def round_plans(
 
 
 def _timed(budget: TimeBudget, slowest: PilotRun) -> RoundPlan:
-    """Return a plan with turns of a fixed time, for a load by rate."""
+    """Return a plan with turns of a fixed time, for a load by rate or with a staggered start."""
     least_ns = slowest.least_turn_ns
     rounds = even_rounds(min(budget.rounds, budget.duration_ns // least_ns))
-    return RoundPlan(rounds, turn_ns=max(budget.duration_ns // rounds, least_ns))
+    turn_ns = max(budget.duration_ns // rounds, least_ns)
+    return RoundPlan(rounds, turn_ns=turn_ns, ramp_ns=budget.ramp_ns)
 
 
 def _count(count: int, steps: int) -> int:
@@ -232,6 +237,8 @@ def _tell_the_time(
 
 def _seconds(plan: RoundPlan, look: PilotRun) -> float:
     turn_s = (plan.turn_ns or 0) / NS_PER_S if plan.count is None else plan.count / look.per_s
+    if plan.ramp_ns:
+        turn_s += (plan.ramp_ns + look.latency_ns) / NS_PER_S  # the first round ends before the turn begins
     return plan.rounds * turn_s
 
 

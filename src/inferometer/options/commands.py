@@ -128,7 +128,6 @@ COMPARE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("profile_export", "verbose_csv", "slo", *BEFORE_LEVEL), "use it with `inferometer measure`"
     ),
-    "ramp_s": "leave it out: all users of a turn start at once",
 }
 
 

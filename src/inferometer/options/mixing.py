@@ -18,6 +18,7 @@ INTERFERE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("request_intervals", "max_error_rate"), "give every model the same load with -c or -r"),
     **dict.fromkeys(CLUSTER, "each model has its own processes on this machine: leave it out"),
     **dict.fromkeys(CHECKS, "use it with `inferometer measure` or `compare`"),
+    "ramp_s": "leave it out: all users of a model start at once",
     "junit": "there is no SLO to check: use it with `inferometer measure` or `compare`",
     "collect_metrics": "use it with `inferometer measure`",
     "metrics_url": "use it with `inferometer measure`",

@@ -106,6 +106,15 @@ def test_a_number_of_requests_is_divided_among_the_rounds():
     assert (plan.rounds, plan.count) == (ROUNDS, 20)
 
 
+def test_turns_with_a_staggered_start_have_a_fixed_length():
+    budget = TimeBudget(96 * NS_PER_S, ramp_ns=2 * NS_PER_S)
+    plans = round_plans(closed(4), budget, [look(4, NS_PER_S), look(8, NS_PER_S // 2)], steps=1)
+    assert {(plan.count, plan.turn_ns, plan.ramp_ns) for plan in plans} == {
+        (None, 4 * NS_PER_S, 2 * NS_PER_S)
+    }
+    assert plans[0].rounds == 24
+
+
 def test_turns_at_a_rate_have_a_fixed_length():
     point = LoadPoint("request_rate", 50, Open(Constant(50.0)))
     (plan, _) = round_plans(point, TimeBudget(100 * NS_PER_S), [look(50), look(50)], steps=1)
