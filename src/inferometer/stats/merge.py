@@ -44,7 +44,7 @@ from inferometer.stats.measurement import (
 from inferometer.stats.series import Series
 from inferometer.stats.streams import lanes
 from inferometer.stats.windows import Window
-from inferometer.stats.work import MANY, flow, request_rate, response_rate
+from inferometer.stats.work import MANY, flow, narrowed, request_rate, response_rate
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", str, tuple[str, str])
@@ -176,8 +176,21 @@ def rate_estimate(window: Window, batch: int) -> Estimate:
             good = window.count / max(window.ended_count, 1)
             latency = window.latency_ns
             mean = mean_estimate(latency.total / latency.count, few_margin(latency))
-            return scaled(request_rate(in_flight, mean), good * batch)
+            requests = scaled(request_rate(in_flight, mean), good)
+            return scaled(_narrowed(window, requests), batch)
     return rate_interval(window.infer_per_s(batch), window.ends.groups(), window.duration_ns // NS_PER_US)
+
+
+def _narrowed(window: Window, requests: Estimate) -> Estimate:
+    """Return requests per second, with the interval of tokens per second where that is narrower."""
+    tokens = token_estimate(window)
+    if tokens is None or window.tokens is None or not tokens.value:
+        return requests
+    lengths = window.tokens.output
+    if lengths.count != window.count:
+        return requests  # some answers without a known length
+    mean = lengths.total / lengths.count
+    return narrowed(requests, tokens, mean_estimate(mean, few_margin(lengths)))
 
 
 def token_estimate(window: Window) -> Estimate | None:

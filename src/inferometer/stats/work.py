@@ -17,7 +17,9 @@ server, so the interval covers at least half the time between two of them, and `
 With fewer than two rounds, there is nothing to compare: the interval is based on sections of the time.
 
 **Requests** follow Little's law: the number in flight, which is known exactly at any time, over their mean latency. The
-two figures of a row thus agree, and the interval is that of the mean latency. A level with `MANY` rounds counts ends.
+two figures of a row thus agree, and the interval is that of the mean latency, or that of tokens over the mean length of
+an answer, whichever is narrower: with equal lengths, requests are as precise as tokens. A level with `MANY` rounds
+counts ends.
 """
 
 import math
@@ -143,4 +145,32 @@ def request_rate(in_flight: float, latency: Estimate) -> Estimate:
     if latency.limits is None:
         return Estimate(per_s)
     low, high = latency.limits
-    return Estimate(per_s, in_flight * NS_PER_S / high, in_flight * NS_PER_S / low if low else None)
+    slowest, fastest = in_flight * NS_PER_S / high, in_flight * NS_PER_S / low if low else None
+    # As for tokens: latency varies by less than the time that it is measured with.
+    down = math.hypot(per_s - slowest, LEAST * per_s)
+    up = None if fastest is None else math.hypot(fastest - per_s, LEAST * per_s)
+    return Estimate(per_s, max(0.0, per_s - down), None if up is None else per_s + up)
+
+
+def narrowed(requests: Estimate, tokens: Estimate, length: Estimate) -> Estimate:
+    """Return requests per second with the interval of tokens over the mean length of an answer, if that is narrower.
+
+    The value is kept, and is always within the interval.
+    """
+    if tokens.limits is None or length.limits is None or not length.value:
+        return requests
+    value = tokens.value / length.value
+    down, up = (
+        math.hypot(tokens_part / tokens.value, length_part / length.value) * value
+        for tokens_part, length_part in zip(_reach(tokens), _reach(length)[::-1], strict=True)
+    )
+    low, high = max(0.0, min(value - down, requests.value)), max(value + up, requests.value)
+    own = requests.limits
+    is_wider = own is not None and own[1] - own[0] <= high - low
+    return requests if is_wider else Estimate(requests.value, low, high)
+
+
+def _reach(estimate: Estimate) -> tuple[float, float]:
+    """Return the distances of both limits from the value."""
+    low, high = estimate.limits or (estimate.value, estimate.value)
+    return estimate.value - low, high - estimate.value
