@@ -39,6 +39,16 @@ def test_requests_per_second_agree_with_the_mean_latency_beside_them():
     assert found.infer_per_s.low < by_latency < found.infer_per_s.high
 
 
+@pytest.mark.parametrize("users", [1, 8, 64])
+def test_with_equal_lengths_requests_are_as_precise_as_tokens(users):
+    found = measured("fixed 64", users, seed=5).measurement
+    tokens = found.tokens.output_interval
+    by_latency = users * NS_PER_S / found.latency.mean_ns
+    assert found.infer_per_s.relative_half_width <= 1.1 * tokens.relative_half_width
+    assert found.infer_per_s.low <= by_latency <= found.infer_per_s.high
+    assert found.infer_per_s.low <= tokens.value / 64 <= found.infer_per_s.high
+
+
 def test_users_of_long_answers_do_not_start_together():
     first = measured("fixed 64", 32, seed=1).first_round
     assert first.request_count >= 32
@@ -104,6 +114,7 @@ def exponential(source):
     [
         (102, False, ten_ms, True),
         (102, True, ten_ms, True),
+        (102, True, around_ten_ms, True),
         (105, True, around_ten_ms, True),
         (120, True, exponential, True),
         (95, False, around_ten_ms, False),

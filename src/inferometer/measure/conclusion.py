@@ -154,6 +154,11 @@ def is_capped(settings: LevelSettings, plan: Plan) -> bool:
     return isinstance(plan, Open) and (plan.cap is not None or settings.is_serial)
 
 
+def asked_per_s(point: LoadPoint) -> float:
+    """Return the requested rate of an open-loop load."""
+    return point.value if point.asked_per_s is None else point.asked_per_s
+
+
 def latency_name(chosen: int | None) -> str:
     return MEAN if chosen is None else f"p{chosen} latency"
 
@@ -226,7 +231,7 @@ def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:
     point = raw.point
     if not is_all_open(point.plan) or not raw.has_own_plan:
         return None
-    asked = point.value if point.asked_per_s is None else point.asked_per_s
+    asked = asked_per_s(point)
     answered_per_s = raw.whole.answered_count * NS_PER_S / found.duration_ns
     if raw.timing is not None:
         return Rates(asked, raw.timing.sent.per_s, answered_per_s)
@@ -402,7 +407,7 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
     in_flight = sent * takes_ns / found.duration_ns if is_from_start else 0.0
     noun = "visits" if raw.settings.has_visits else "requests" if raw.settings.tasks is None else "tasks"
     is_offered = sent >= (rates.asked_per_s if rates.due_per_s is None else rates.due_per_s) - slack
-    capacity = _maybe_capacity(raw, rates) if is_offered else None
+    capacity = maybe_capacity(raw.settings, raw.point, raw.whole) if is_offered else None
     if capacity is not None and is_beyond(capacity, rates.asked_per_s):
         yield Remark(Note.OVERLOADED, _beyond_capacity(rates, capacity))
     elif ended < sent - slack - in_flight and _gets_slower(raw.figures):
@@ -412,11 +417,11 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
         yield _rate_remark(Note.NOT_OFFERED, rates, noun)
 
 
-def _maybe_capacity(raw: RawLevel, rates: Rates) -> Estimate | None:
+def maybe_capacity(settings: LevelSettings, point: LoadPoint, whole: Window) -> Estimate | None:
     """Return the server's throughput while requests wait; None if they wait because of a cap, or hardly ever."""
-    if is_capped(raw.settings, raw.point.plan) or raw.settings.has_steps:
+    if not is_all_open(point.plan) or is_capped(settings, point.plan) or settings.has_steps:
         return None
-    return busy_rate(raw.whole.ends.groups(), rates.asked_per_s)
+    return busy_rate(whole.ends.groups(), asked_per_s(point))
 
 
 def _gets_slower(rows: Sequence[WindowFigures]) -> bool:

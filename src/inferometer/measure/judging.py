@@ -9,12 +9,13 @@ from inferometer.base.notes import Note, Remark
 from inferometer.load.plan import open_plans
 from inferometer.load.workers import Collected
 from inferometer.measure.class_windows import ClassCourses
-from inferometer.measure.conclusion import latency_name
+from inferometer.measure.conclusion import asked_per_s, latency_name, maybe_capacity
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.measure.liveness import GONE_NS, Liveness
 from inferometer.stats.doubts import TOKENS, moving_figure
 from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import latency_estimate, rate_estimate, token_estimate
+from inferometer.stats.overload import is_beyond, is_within
 from inferometer.stats.promises import judge
 from inferometer.stats.stopping import (
     GO_ON,
@@ -179,7 +180,8 @@ class LevelJudge:
         whole = join_windows(warm)
         decision = judge_precision(rule, elapsed_ns, self._estimates(whole))
         may_go_on = decision.is_done and not is_over
-        return GO_ON if may_go_on and not self._is_promise_decided(whole) else decision
+        is_decided = not may_go_on or (self._is_promise_decided(whole) and self._is_overload_decided(whole))
+        return decision if is_decided else GO_ON
 
     def _estimates(self, whole: Window) -> list[tuple[str, Estimate]]:
         """Return the figures that must be precise: tokens for a text server, unless a percentile is chosen."""
@@ -197,6 +199,12 @@ class LevelJudge:
             return True
         throughput = rate_estimate(whole, settings.batch)
         return judge(settings.promise, whole, {"throughput": throughput}).verdict != "undecided"
+
+    def _is_overload_decided(self, whole: Window) -> bool:
+        """Return whether the requested rate is clearly above or below the throughput while requests wait."""
+        capacity = maybe_capacity(self.closed.settings, self.point, whole)
+        asked = asked_per_s(self.point)
+        return capacity is None or is_beyond(capacity, asked) or is_within(capacity, asked)
 
 
 _INTERRUPTED = StopDecision(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
