@@ -1,5 +1,6 @@
 """Merged figures of a level: from windows to a Measurement."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -44,7 +45,7 @@ from inferometer.stats.measurement import (
 from inferometer.stats.series import Series
 from inferometer.stats.streams import lanes
 from inferometer.stats.windows import Window
-from inferometer.stats.work import MANY, flow, narrowed, request_rate, response_rate
+from inferometer.stats.work import MANY, flow, narrowed, request_rate, response_rate, widened
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", str, tuple[str, str])
@@ -201,9 +202,14 @@ def token_estimate(window: Window) -> Estimate | None:
     """
     if not window.is_followed or window.tokens is None or not window.arrivals.count:
         return None
-    events = window.ended_events
-    each = window.tokens.output.total / events if events else 1.0
-    return scaled(_arrivals(window), each)
+    events, total = window.ended_events, window.tokens.output.total
+    each = total / events if events else 1.0
+    found = scaled(_arrivals(window), each)
+    if not total:
+        return found
+    # Speculative decoding: how many tokens a response has differs between answers.
+    rest = window.token_squares - 2 * each * window.token_events + each * each * window.event_squares
+    return widened(found, math.sqrt(max(rest, 0.0)) / total, window.ended_count)
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:

@@ -30,6 +30,7 @@ from inferometer.stats.streams import (
     join_cancellations,
     join_streams,
     join_tokens,
+    output_tokens,
 )
 from inferometer.stats.tasks import TaskBook, TaskTally, as_records, join_tallies
 
@@ -113,6 +114,9 @@ class Window:
         default_factory=Ends
     )  # streamed responses that arrived in the window, whatever the outcome
     ended_events: int = 0  # responses of the requests that ended in the window, whenever they arrived
+    event_squares: int = 0  # sums over these requests: of the squares of their responses,
+    token_squares: int = 0  # of the squares of their tokens, which are 0 for failed ones,
+    token_events: int = 0  # and of the products of both
     is_followed: bool = False  # both are known for all requests, including those in flight at its end
     expense: Expense = field(default=Expense())
     before: CounterReading | None = None  # of the server's counters
@@ -278,7 +282,7 @@ class WindowRules:
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
         if self.follows_work:
             _add_work(window, records)
-            window.ended_events += int(records.stamps.sum())
+            _add_products(window, records)
         self._add_failures(window, records.failed)
         window.cancelled.add(records.withdrawn)
         good = records.good
@@ -409,6 +413,17 @@ def condensed(windows: Sequence[Window]) -> list[Window]:
     return kept
 
 
+def _add_products(window: Window, records: Records) -> None:
+    """Add the responses of ended requests, and what shows how much the tokens of a response vary."""
+    events = records.stamps.astype(np.int64)
+    window.ended_events += int(events.sum())
+    if window.tokens is not None:
+        counted = np.where(records.status == status.OK, output_tokens(records), 0)
+        window.event_squares += int(events @ events)
+        window.token_squares += int(counted @ counted)
+        window.token_events += int(counted @ events)
+
+
 def join_windows(windows: Sequence[Window]) -> Window:
     """Join consecutive windows into one."""
     first, last = windows[0], windows[-1]
@@ -429,6 +444,7 @@ def join_windows(windows: Sequence[Window]) -> Window:
             windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "blank", "number"
         ),
         **_sums(windows, "thought_ns", "busy_ns", "ended_events", "checked", "wrong"),
+        **_sums(windows, "event_squares", "token_squares", "token_events"),
         tasks=None
         if first.tasks is None
         else join_tallies([window.tasks for window in windows if window.tasks is not None]),

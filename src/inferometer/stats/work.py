@@ -12,7 +12,8 @@ residuals has two parts: differences between answers add up in proportion to the
 cutting a batch at its ends does not. A line through the variances by length separates them; with few rounds it is drawn
 half way towards the assumption that all of it adds up. Student's t has as many degrees of freedom as overlapping
 batches have: 3/2 (k - 1) for k rounds (Meketon and Schmeiser 1984). Tokens come in bursts, one for every step of the
-server, so the interval covers at least half the time between two of them, and `LEAST` of the rate.
+server, so the interval covers at least half the time between two of them, and `LEAST` of the rate. An event can have
+several tokens, as with speculative decoding: the ratio is that of finished answers, with an error of its own.
 
 With fewer than two rounds, there is nothing to compare: the interval is based on sections of the time.
 
@@ -33,7 +34,7 @@ from inferometer.stats.ends import Groups
 from inferometer.stats.intervals import ratio_sections, student_t
 from inferometer.stats.measurement import Estimate
 
-MANY = 100  # rounds from which on ends are counted
+MANY = 100  # rounds from which on ends are counted; also degrees of freedom that count as unlimited
 FEWEST_ROUNDS = 2.0
 MOST_BATCHES = 32  # non-overlapping ones
 LENGTHS = 8  # batch lengths that are compared
@@ -130,6 +131,17 @@ def _with_margin(found: Flow, per_us: float, margin: float) -> Estimate:
     reach = math.hypot(margin, least)
     low, high = max(0.0, per_us - reach), per_us + reach
     return Estimate(per_us * US_PER_S, low * US_PER_S, high * US_PER_S)
+
+
+def widened(estimate: Estimate, error: float, answers: int) -> Estimate:
+    """Return the estimate multiplied by a factor of 1 that has this relative standard error."""
+    if estimate.limits is None or answers < 2 or not error:
+        return estimate
+    reach = (
+        student_t(0.975, min(answers - 1, MANY)) * math.sqrt(answers / (answers - 1)) * error * estimate.value
+    )
+    down, up = (math.hypot(part, reach) for part in _reach(estimate))
+    return Estimate(estimate.value, max(0.0, estimate.value - down), estimate.value + up)
 
 
 def _student(freedom: float) -> float:

@@ -2,12 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.records.records import COLUMNS, EMPTY, from_rows
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.merge import token_estimate
+from inferometer.stats.windows import WindowRules, join_windows
 from inferometer.stats.work import LEAST, narrowed, request_rate
 
 share = st.floats(0.0, 0.5)
@@ -58,3 +62,51 @@ def test_lengths_that_vary_add_to_the_interval():
 def test_without_both_intervals_latency_decides(tokens, length):
     own = request_rate(8, estimate(2.0 * NS_PER_S, 0.3, 0.3))
     assert narrowed(own, tokens, length) is own
+
+
+# --- several tokens in an event
+
+EVENTS, EVERY_MS = 10, 20
+
+
+def window_of(lengths, first):
+    """Build the window of one user's answers, each of ten events; `first` is the number of the first answer."""
+    took = EVENTS * EVERY_MS * NS_PER_MS
+    rows, times = [], []
+    for number, tokens in enumerate(lengths, start=first):
+        sent = number * took
+        events = [sent + (event + 1) * EVERY_MS * NS_PER_MS for event in range(EVENTS)]
+        row = dict.fromkeys(COLUMNS, 0) | {
+            "due_ns": sent,
+            "sent_ns": sent,
+            "first_ns": events[0],
+            "end_ns": sent + took,
+            "responses": EVENTS,
+            "stamps": EVENTS,
+            "tokens": tokens,
+        }
+        rows.append([row[name] for name in COLUMNS])
+        times += events
+    rules = WindowRules(has_tokens=True, follows_work=True)
+    window = rules.new_window(first * took)
+    window.end_ns = (first + len(lengths)) * took
+    rules.add(window, from_rows(np.array(rows, dtype=np.int64), np.array(times, dtype=np.int64)))
+    rules.add_running(window, EMPTY, window.end_ns)
+    return window
+
+
+def test_tokens_of_an_event_that_differ_between_answers_add_to_the_interval():
+    """Fifty answers of 20 to 40 tokens in ten events each: their mean has an error of its own."""
+    equal = token_estimate(window_of([30] * 50, 0))
+    varied = token_estimate(window_of([20, 40] * 25, 0))
+    assert varied.value == pytest.approx(equal.value)
+    assert equal.relative_half_width < 0.01
+    assert varied.relative_half_width == pytest.approx(1.96 * (10 / 30) / math.sqrt(50), rel=0.06)
+
+
+def test_joined_windows_know_the_same_about_the_tokens_of_an_event():
+    lengths = [20, 25, 40, 35] * 10
+    parts = join_windows([window_of(lengths[:12], 0), window_of(lengths[12:], 12)])
+    whole = window_of(lengths, 0)
+    for name in ("ended_events", "event_squares", "token_squares", "token_events"):
+        assert getattr(parts, name) == getattr(whole, name) > 0
