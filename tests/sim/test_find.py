@@ -13,7 +13,7 @@ from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.fit import Capacity
 from inferometer.find.keeping import Counts, Judge, LoadRun
-from inferometer.find.run import SearchGoal, find
+from inferometer.find.run import SearchGoal, find, refined
 from inferometer.find.search import known, next_load
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.samples import sample
@@ -185,7 +185,7 @@ SLO = parse_slo("p99<40ms")
     [
         ({}, None, 100, 100),  # the start
         ({100: 0}, None, 200, 200),  # nothing has missed the SLO, and the capacity is unknown
-        ({100: 0}, 130, 101, 130),
+        ({100: 0}, 130, 101, 115),  # at most half way to the capacity
         ({100: 400}, None, 50, 50),  # nothing has met it
         ({100: 0, 200: 400}, None, 101, 199),
         ({100: 400}, 130, 50, 99),
@@ -196,6 +196,29 @@ def test_the_next_load_is_near_the_likely_limit(rows, cap, least, most):
     capacity = None if cap is None else Capacity(cap)
     found = known(SLO, [ran(load, beyond) for load, beyond in rows.items()], capacity)
     assert least <= next_load(found, 100.0, capacity) <= most
+
+
+def test_a_low_load_is_tried_while_the_interval_is_wide():
+    """Loads near the limit cannot rule out pauses that would violate the SLO far below it."""
+    rows = [ran(80, 0, requests=30.0), ran(85, 1, requests=30.0), ran(90, 4, requests=30.0)]
+    found = known(SLO, rows, Capacity(100.0))
+    assert found.posterior.quantile(0.975) > 2 * found.posterior.quantile(0.025)
+    assert next_load(found, 80.0, Capacity(100.0)) < 0.95 * found.posterior.quantile(0.5)
+
+
+@pytest.mark.parametrize(
+    ("ends", "busy_s", "value", "margin"),
+    [
+        (0, 0.0, 100.0, 0.1),
+        (1200, 12.0, 100.0, 0.05),
+        (1200, 11.5, 1600 / 15.5, 0.05),  # pooled
+        (1200, 20.0, 100.0, 0.1),  # pauses, not a busy server: as many end as arrived
+    ],
+)
+def test_levels_refine_the_capacity_while_requests_wait(ends, busy_s, value, margin):
+    run = replace(ran(80, 4), busy_ends=ends, busy_s=busy_s)
+    found = refined(Capacity(100.0, 0.1, ends=400), [run])
+    assert (found.value, found.margin) == pytest.approx((value, margin))
 
 
 def test_there_is_no_next_load_if_all_miss_the_slo():

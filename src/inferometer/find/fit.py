@@ -1,13 +1,18 @@
 """The highest load that meets an SLO, from one fit over all measured loads.
 
 The model. An SLO on a percentile limits a share: p99<40ms says that fewer than 1 % of the requests take 40 ms or
-longer. Around its limit L the share s grows as a power of the load, and it cannot exceed one:
+longer. Around its limit L the share s grows exponentially with the load, and it cannot exceed one:
 
-    -ln(1 - share) = -ln(1 - s) * (load / L) ** slope
+    -ln(1 - share) = -ln(1 - s) * exp(slope * (load / L - 1))
 
-In a queue near its capacity C, d ln share / d load is ln(1 / share) / (C - load): the slope is 1 to 3 for pauses, about
-5 for random service times, 25 near saturation, and unbounded for a deterministic server. It is a parameter of the fit
-with a wide prior. A mean is fitted the same way, as its ratio to its limit; an error rate is already a share.
+In a queue with the capacity C, d ln share / d load is ln(1 / s) / (C - L) at all loads, exactly so if arrivals and
+service times are random. The slope is L times that: 1 to 3 for pauses, about 5 for random service times, 25 near
+saturation, and unbounded for a deterministic server. It is a parameter of the fit with a wide prior. A mean is fitted
+the same way, as its ratio to its limit; an error rate is already a share.
+
+That slope assumes that latency decays exponentially from the first request on: ln(1 / share) is the decay rate times
+the limit. In general, the decay near the limit counts, which the tail below shows: 2 * (1 - tail) * ln(1 / share).
+Pauses and heavy tails decay more slowly than a queue, and their shares grow more slowly with the load.
 
 Requests share a queue and its pauses, so they are not independent. Each run is cut into sections of equal time. The
 dispersion, which is the variance of the sections relative to that of independent requests, divides the log-likelihood
@@ -18,7 +23,8 @@ The tail. If few requests are beyond the limit, more are beyond the midpoint bet
 they carry information that the few cannot. The two shares are related at all loads by half = share ** tail: the tail is
 1/2 if latency has an exponential tail, as in a queue, 1 for pauses that are longer than the limit, and less than 1/2 if
 latency is bounded. It is a parameter too. The requests beyond the midpoint are a sample of all requests, and those
-beyond the limit a sample of these, so that no request counts twice.
+beyond the limit a sample of these, so that no request counts twice. The two samples have a dispersion each: if single
+slow requests delay a few others, groups beyond the limit are shorter than those of a queue that fills.
 
 The curve is only trusted near the limit: the further a run is from it, the less it counts (`CURVATURE`).
 
@@ -29,6 +35,7 @@ wrong for this server, and the interval is the bracket of loads that are proven 
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,22 +46,26 @@ Floats = NDArray[np.float64]
 
 SLOPES = np.exp(np.linspace(math.log(0.7), math.log(3000.0), 32))
 USUAL_SLOPE = 5.0
-# Prior of the logarithm of the slope around that of a queue: most servers resemble a queue, some less so, some not.
-SPREADS = ((0.80, 0.35), (0.15, 0.9), (0.05, 3.0))
+# Prior of the logarithm of the slope relative to that of a queue, as (weight, centre, spread): most servers resemble a
+# queue, some less so, and some are far steeper because nothing about them is random.
+SPREADS = ((0.84, 0.0, 0.35), (0.11, 0.0, 0.9), (0.05, 2.0, 1.5))
 MOST_USED = 0.95
-LEAST_SLOPE = 3.0
+LEAST_SLOPE = 2.0
 MOST_SLOPE = 60.0
 MOST_ERROR = 0.7  # of the logarithm of the slope, because the capacity is uncertain
 CAP_MARGIN = 0.05
-COARSE_POINTS = 120
-POINTS = 200
+COARSE_POINTS = 60
+BETWEEN_POINTS = 5  # of the coarse grid, from one load to the next
+POINTS = 120
+LIKELY = 1e-4  # posterior weight of a tail or slope that is still considered on the finer grid
 # Exponents that relate the share beyond the midpoint to the share beyond the limit, with prior weights: those of
 # queues, and others.
 TAILS = (
     *((0.47, 0.15), (0.51, 0.35), (0.55, 0.15)),
     *((0.2, 0.04), (0.3, 0.05), (0.39, 0.05), (0.63, 0.06), (0.72, 0.05), (0.82, 0.05), (0.95, 0.05)),
 )
-TAIL_GROUPS = 1.35  # ratio of the group sizes of requests beyond the limit and beyond the midpoint
+TAIL_GROUPS = 1.35  # expected ratio of the dispersions of requests beyond the limit and beyond the midpoint
+TAIL_WEIGHT = 8.0  # weight of that expectation, in sections
 LEVELS = np.linspace(-18.0, 4.0, 4401)  # grid of the complementary log-log of a share
 REACH = 30.0  # factor below the lowest and above the highest load within which the limit is searched
 CAP_SPREAD = 0.02
@@ -65,10 +76,12 @@ MOST_ALIKE = 0.9
 OVERRUN_COUNT = 20.0  # weight of a run with an unbounded queue, in requests, all of them beyond the limit
 LEAST_SHARE = 1e-6
 ROUNDS = 4
+FINE_ROUNDS = 2
 MOST_DOUBT = 1.0
 ALIKE_WEIGHT = 1.0
 MERGED = (1, 4)
 MISFIT = 12.0
+MEMORY_GROUPS = 2.0  # multiple of the size of groups in a queue up to which runs may differ from each other
 
 
 @frozen
@@ -78,6 +91,7 @@ class Capacity:
     value: float
     margin: float = CAP_MARGIN  # relative uncertainty
     is_seen: bool = True  # it was measured
+    ends: int = 0  # requests that it was measured with
 
     @property
     def most(self) -> float:
@@ -153,16 +167,30 @@ def fit(share: float | None, runs: Sequence[Observed], capacity: Capacity | None
     high = max(logs) + math.log(REACH) if capacity is None else math.log(capacity.most) + 4 * CAP_SPREAD
     target = 0.0 if share is None else math.log(-math.log1p(-max(share, LEAST_SHARE)))
     curve = _Curve(runs, np.asarray(logs), target, share is None, capacity)
-    found = curve.posterior(np.linspace(low, max(high, low + 0.1), COARSE_POINTS))
-    first, last = np.searchsorted(np.cumsum(found.weights), (1e-5, 1 - 1e-5))
-    places = found.places
-    return curve.posterior(
-        np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], POINTS)
-    )
+    rough = curve.rough(_coarse(low, max(high, low + 0.1), sorted(set(logs))))
+    return curve.posterior(rough)
+
+
+def _coarse(low: float, high: float, logs: Sequence[float]) -> Floats:
+    """Return places between two ends, closer to each other where loads are: a steep curve falls between two of them."""
+    between = [np.linspace(*pair, BETWEEN_POINTS) for pair in pairwise(logs)]
+    places: Floats = np.unique(np.concatenate([np.linspace(low, high, COARSE_POINTS), *between]))
+    return places
+
+
+@frozen
+class _Grid:
+    """Places, tails and slopes at which the model is evaluated, and the initial weight of a request of each run."""
+
+    places: Floats
+    tails: Floats
+    tail_weights: Floats
+    slopes: Floats
+    worth: Floats
 
 
 class _Curve:
-    """The model with its data; `posterior` evaluates it on a grid of tails, places and slopes."""
+    """The model with its data; `rough` narrows the grid of tails, places and slopes that `posterior` evaluates."""
 
     def __init__(
         self,
@@ -182,6 +210,7 @@ class _Curve:
         self.spreads = [
             [None if run.is_overrun else _spread(run, is_mean, merged) for run in runs] for merged in MERGED
         ]
+        self.tail_spread = _tail_spread([run for run in runs if not run.is_overrun]) if has_tail else None
         self.groups = self._groups()
         self.least = 0.02 if is_mean else 1.0
 
@@ -190,36 +219,54 @@ class _Curve:
         # A run without pauses does not show how requests queue.
         waiting = [run.waiting for run in self.runs if not run.is_overrun]
         mean = sum(waiting) / len(waiting) if waiting else 1.0
-        groups: Floats = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
-        if self.capacity is not None:
-            used = np.minimum(np.exp(self.logs) / self.capacity.value, MOST_USED)
-            groups = np.minimum(groups, (1 + used * used) / (1 - used) ** 2)
-        return groups
+        groups = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
+        return np.minimum(groups, self._longest_groups())
 
-    def posterior(self, places: Floats) -> Posterior:
-        # (tail, place, slope)
-        distance = self.logs[None, None, :] - places[:, None, None]
-        likelihood = self._likelihood(self.target + SLOPES[None, :, None] * distance)
-        prior = self._slope_prior(places)
-        if self.capacity is not None:
-            prior = prior + places[:, None]  # uniform in the load, below saturation
-            over = np.maximum(places - math.log(self.capacity.most), 0.0) / CAP_SPREAD
-            prior = prior - (over * over / 2)[:, None]
+    def _longest_groups(self) -> Floats:
+        """Return how many requests are slow together in a queue at the utilisation of each run."""
+        if self.capacity is None:
+            return np.full(len(self.runs), math.inf)
+        used = np.minimum(np.exp(self.logs) / self.capacity.value, MOST_USED)
+        found: Floats = (1 + used * used) / (1 - used) ** 2
+        return found
+
+    def rough(self, places: Floats) -> _Grid:
+        """Return a grid of the likely tails, places and slopes, given a coarse one of places."""
         tails, tail_weights = np.array(self.tails).T
-        prior = np.log(tail_weights)[:, None, None] + prior[None, :, :]
         worth = 1 / np.maximum(1.0, FIRST_DISPERSION * self.groups)
-        dispersion, misfit, slope = FIRST_DISPERSION, 1.0, USUAL_SLOPE
-        for _ in range(ROUNDS):
-            logged = prior + likelihood(worth)
-            weights = np.exp(logged - logged.max())
-            weights /= weights.sum()
-            by_place = weights.sum(axis=(0, 2))
-            slope = math.exp(float(weights.sum(axis=(0, 1)) @ np.log(SLOPES)))
-            tail = float(weights.sum(axis=(1, 2)) @ tails)
-            worth, dispersion, misfit = self._worth(float(by_place @ places), slope, tail)
-        return Posterior(places, by_place, slope, dispersion, misfit)
+        grid = _Grid(places, tails, tail_weights, SLOPES, worth)
+        weights, worth, _ = self._weights(grid, ROUNDS)
+        first, last = np.searchsorted(np.cumsum(weights.sum(axis=(0, 2))), (1e-5, 1 - 1e-5))
+        narrow = np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], POINTS)
+        is_tail, is_slope = weights.sum(axis=(1, 2)) > LIKELY, weights.sum(axis=(0, 1)) > LIKELY
+        return _Grid(narrow, tails[is_tail], tail_weights[is_tail], SLOPES[is_slope], worth)
 
-    def _likelihood(self, level: Floats) -> Callable[[Floats], Floats]:
+    def posterior(self, grid: _Grid) -> Posterior:
+        weights, _, (slope, dispersion, misfit) = self._weights(grid, FINE_ROUNDS)
+        return Posterior(grid.places, weights.sum(axis=(0, 2)), slope, dispersion, misfit)
+
+    def _weights(self, grid: _Grid, rounds: int) -> tuple[Floats, Floats, tuple[float, float, float]]:
+        """Return the posterior by tail, place and slope, the weights of runs, and slope, dispersion and misfit."""
+        places, slopes, worth = grid.places, grid.slopes, grid.worth
+        distance = np.expm1(self.logs[None, None, :] - places[:, None, None])
+        likelihood = self._likelihood(self.target + slopes[None, :, None] * distance, grid.tails)
+        prior = self._slope_prior(grid)
+        if self.capacity is not None:
+            over = np.maximum(places - math.log(self.capacity.most), 0.0) / CAP_SPREAD
+            # Uniform in the load, below saturation.
+            prior = prior + (places - over * over / 2)[None, :, None]
+        prior = prior + np.log(grid.tail_weights)[:, None, None] + np.log(np.gradient(places))[None, :, None]
+        for _ in range(rounds):
+            logged = prior + likelihood(worth)
+            weights: Floats = np.exp(logged - logged.max())
+            weights /= weights.sum()
+            slope = math.exp(float(weights.sum(axis=(0, 1)) @ np.log(slopes)))
+            tail = float(weights.sum(axis=(1, 2)) @ grid.tails)
+            place = float(weights.sum(axis=(0, 2)) @ places)
+            worth, dispersion, misfit = self._worth(place, slope, tail)
+        return weights, worth, (slope, dispersion, misfit)
+
+    def _likelihood(self, level: Floats, tails: Floats) -> Callable[[Floats], Floats]:
         """Return log-likelihoods by tail, place and slope, as a function of the weight of a request of each run."""
         if self.is_mean:
             level = np.minimum(level, 50.0)
@@ -228,11 +275,11 @@ class _Curve:
         step = LEVELS[1] - LEVELS[0]
         places = np.clip((level - LEVELS[0]) / step + 0.5, 0, len(LEVELS) - 1).astype(np.intp)
         log_share = _log_share(1.0)[places]
-        within = [(tail, _log_rest(tail)[places], _log_rest(1 - tail)[places]) for tail, _ in self.tails]
+        within = [(tail, _log_rest(tail)[places], _log_rest(1 - tail)[places]) for tail in tails]
         totals, halves, counts = self.totals, self.halves, self.counts
 
         def likelihood(worth: Floats) -> Floats:
-            fewer = worth / TAIL_GROUPS
+            fewer = self._tail_worth(worth)
             return np.array(
                 [
                     log_share @ (worth * halves * tail + fewer * totals * (1 - tail))
@@ -244,31 +291,49 @@ class _Curve:
 
         return likelihood
 
-    def _slope_prior(self, places: Floats) -> Floats:
-        centre, error = np.full(len(places), USUAL_SLOPE), np.zeros(len(places))
+    def _tail_worth(self, worth: Floats) -> Floats:
+        """Return the weight of a request beyond the midpoint, as a sample of those beyond the limit."""
+        usual, spread = worth / TAIL_GROUPS, self.tail_spread
+        if spread is None:
+            return usual
+        # Relative to the expectation, so that runs keep their proportions.
+        expected = float((self.halves / usual).sum() / max(self.halves.sum(), 1e-9))
+        alike = min(max(spread.alike, 0.0), MOST_ALIKE)
+        seen = max(1.0, spread.pearson * (1 + alike) / (1 - alike))
+        factor = (TAIL_WEIGHT + spread.degrees * seen / expected) / (TAIL_WEIGHT + spread.degrees)
+        found: Floats = np.minimum(usual / factor, 1.0)
+        return found
+
+    def _slope_prior(self, grid: _Grid) -> Floats:
+        """Return the logarithm of the prior of the slopes by tail, place and slope."""
+        centre, error = np.full((len(grid.tails), len(grid.places)), USUAL_SLOPE), np.zeros(len(grid.places))
         if self.capacity is not None:
-            loads, most = np.exp(places), self.capacity.value
+            loads, most = np.exp(grid.places), self.capacity.value
             left = np.maximum(most - loads, 0.01 * most)
-            centre = np.clip(max(-self.target, 1.0) * loads / left, LEAST_SLOPE, MOST_SLOPE)
+            # The exponential decay of latency up to the limit, by what is left of it beyond the midpoint.
+            decay = 2 * (1 - grid.tails) if len(self.tails) > 1 else np.ones(1)
+            decay = np.maximum(-self.target * decay, 1.0)
+            centre = np.clip(decay[:, None] * (loads / left)[None, :], LEAST_SLOPE, MOST_SLOPE)
             error = np.minimum(self.capacity.margin / 2 * most / left, MOST_ERROR)
-        usual = np.zeros((len(places), len(SLOPES)))
-        for weight, spread in SPREADS if self.capacity is not None else SPREADS[1:]:
-            wide = np.hypot(spread, error)[:, None]
-            away = np.log(SLOPES[None, :] / centre[:, None]) / wide
+        usual = np.zeros((*centre.shape, len(grid.slopes)))
+        for weight, middle, spread in SPREADS if self.capacity is not None else SPREADS[1:]:
+            wide = np.hypot(spread, error)[None, :, None]
+            away = (np.log(grid.slopes[None, None, :] / centre[:, :, None]) - middle) / wide
             usual += weight / wide * np.exp(-away * away / 2)
         found: Floats = np.log(usual)
         return found
 
     def _worth(self, place: float, slope: float, tail: float) -> tuple[Floats, float, float]:
         """Return the weight of each run's log-likelihood, the dispersion near the limit, and the misfit."""
-        level = np.minimum(self.target + slope * (self.logs - place), 50.0)
+        distance = np.expm1(self.logs - place)
+        level = np.minimum(self.target + slope * distance, 50.0)
         share, steepness = np.exp(level), np.exp(level)
         if not self.is_mean:
             share = np.clip(-np.expm1(-np.exp(level)), 1e-9, 1 - 1e-6)
             steepness = tail * share ** (tail - 1) * np.exp(level - np.exp(level))
             share = share**tail
         # Error of the logarithm of the share.
-        doubt = np.minimum(CURVATURE * slope * abs(self.logs - place), MOST_DOUBT)
+        doubt = np.minimum(CURVATURE * slope * abs(distance), MOST_DOUBT)
         near = 1 / (1 + (doubt / 0.3) ** 2)
         factor = self._within(near)
         dispersion = np.maximum(self.least, factor * self.groups)
@@ -283,7 +348,10 @@ class _Curve:
         more = 1.0
         if degrees > 0:
             more = max(1.0, (ALIKE_WEIGHT + degrees * between) / (ALIKE_WEIGHT + degrees))
-        dispersion = dispersion * more
+        # Runs differ by more than their sections if the memory of the queue exceeds a run: only near saturation.
+        dispersion = np.maximum(
+            dispersion, np.minimum(dispersion * more, MEMORY_GROUPS * self._longest_groups())
+        )
         worth = 1 / (dispersion + doubted)
         worth[self.is_overrun] = 1 / dispersion[self.is_overrun]
         return worth, float((dispersion * near).sum() / near.sum()), between
@@ -332,6 +400,23 @@ def _log_rest(tail: float) -> Floats:
     # The asymptote, where a share near one is not exact.
     found: Floats = np.maximum(exact, math.log(tail) - np.exp(LEVELS))
     return found
+
+
+def _tail_spread(runs: Sequence[Observed]) -> _Spread | None:
+    """The spread of requests beyond the limit among those beyond the midpoint, over the sections of all runs."""
+    pairs = [(run.beyond, run.half) for run in runs if run.half is not None and run.half.any()]
+    beyond = float(sum(part.sum() for part, _ in pairs))
+    halves = float(sum(half.sum() for _, half in pairs))
+    if beyond < 2 or beyond >= halves:
+        return None
+    share = beyond / halves
+    rests = [part - share * half for part, half in pairs]
+    squares = float(sum(rest @ rest for rest in rests))
+    degrees = float(sum((half > 0).sum() for _, half in pairs)) - 1
+    if degrees < 1 or not squares:
+        return None
+    neighbours = float(sum(rest[1:] @ rest[:-1] for rest in rests))
+    return _Spread(squares / (halves * share * (1 - share)), min(degrees, beyond - 1), neighbours / squares)
 
 
 def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:

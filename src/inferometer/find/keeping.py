@@ -56,6 +56,8 @@ MEAN_SHARE = 1 / math.e  # of an exponential distribution, beyond its mean
 FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t with 13 degrees of freedom, because of repeated tests
 RISE = 0.5  # rise relative to the lowest latency that shows a growing queue,
 STRAIGHT = 0.99  # and how linear it must be (correlation with time)
+LEAST_RISE = 0.05  # a smaller rise than that also shows it,
+STRAIGHTEST = 0.9995  # if it is as linear as only times without any randomness are
 FEW = 4  # requests that suffice if all are far within a limit,
 ENOUGH = 8  # and if their standard deviation shows it
 RARE = 0.5  # share of requests beyond the limit above which their groups say nothing about stalls
@@ -91,6 +93,8 @@ class LoadRun:
     latency_ns: Floats  # mean of each section that has requests
     dispersion: float = 1.0  # variance of these relative to that of independent requests
     is_open: bool = True  # the queue can grow, unlike in a closed loop
+    busy_ends: int = 0  # successful requests that ended while others waited,
+    busy_s: float = 0.0  # and the time that took
 
     @property
     def is_empty(self) -> bool:
@@ -385,9 +389,12 @@ def is_growing(run: LoadRun, promise: Slo) -> bool:
         if term.name != "errors"
     ):
         return True
-    if means.max() - means.min() <= RISE * means.min():
+    lowest = means.min()
+    rise = means.max() - lowest
+    if rise <= LEAST_RISE * lowest:
         return False
-    return bool(np.corrcoef(np.arange(len(means)), means)[0, 1] > STRAIGHT)
+    straight = STRAIGHT if rise > RISE * lowest else STRAIGHTEST
+    return bool(np.corrcoef(np.arange(len(means)), means)[0, 1] > straight)
 
 
 def _rank_correlation(values: Floats) -> float:

@@ -275,7 +275,7 @@ class _Search:
         return known(
             self.goal.promise,
             self.runs,
-            self.capacity,
+            None if self.capacity is None else refined(self.capacity, self.runs),
             is_whole=not self.goal.is_rate,
             is_misfit=self.is_misfit,
         )
@@ -447,4 +447,24 @@ def _capacity(looks: Sequence[tuple[float, int]]) -> Capacity:
     requests = max(1, sum(count for _, count in looks))
     seconds = sum(count / rate for rate, count in looks)
     value = requests / seconds if seconds else looks[-1][0]
-    return Capacity(value, max(CAP_MARGIN, 2 / math.sqrt(requests)))
+    return Capacity(value, _margin(requests), ends=requests)
+
+
+def refined(capacity: Capacity, runs: Sequence[LoadRun]) -> Capacity:
+    """Return the capacity with the throughput of all levels while requests waited, if the two agree.
+
+    They do not if requests wait for another reason than a busy server: after a pause, as many end as arrived.
+    """
+    ends, seconds = sum(run.busy_ends for run in runs), sum(run.busy_s for run in runs)
+    if not seconds or not capacity.ends:
+        return capacity
+    requests = capacity.ends + ends
+    is_alike = abs(ends / seconds / capacity.value - 1) <= math.hypot(capacity.margin, _margin(ends))
+    if not is_alike:
+        return capacity
+    return Capacity(requests / (capacity.ends / capacity.value + seconds), _margin(requests), ends=requests)
+
+
+def _margin(requests: int) -> float:
+    """Return the relative uncertainty of a throughput from this many random service times."""
+    return max(CAP_MARGIN, 2 / math.sqrt(max(requests, 1)))

@@ -21,6 +21,8 @@ LOWEST = 1024  # largest reduction of the first load
 DITHER = 0.8  # difference in the logarithm of the share on either side of the limit,
 MOST_DITHER = 0.1  # up to this difference in the logarithm of the load
 WIDE = 2.0  # high / low up to which both sides are measured alternately
+LOW_EVERY = 3  # while the interval is wider than that, one in this many loads is chosen to raise its low end,
+LOW_SHARE = 0.7  # at least this share of the most likely limit
 STEP_DOWN = 0.75  # smallest step below the lowest load, so that one bad run does not lead far down
 DOUBTFUL = 5.0  # misfit from which proven loads narrow the interval of the fit
 NEAR = 0.02  # relative distance at which loads that meet and miss the SLO are close enough
@@ -226,9 +228,15 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
     found = known.posterior
     middle = found.quantile(0.5)
     low, high = found.quantile(TAIL), found.quantile(1 - TAIL)
-    if high < WIDE * low:
+    if high >= WIDE * low and len(loads) % LOW_EVERY == 0:
+        # Pauses would violate the SLO far below the limit of a queue: only a low load can rule them out.
+        middle = max(math.sqrt(low * middle), LOW_SHARE * middle)
+    elif high < WIDE * low:
         middle *= math.exp((1 if len(loads) % 2 else -1) * min(DITHER / found.slope, MOST_DITHER))
     middle = max(middle, STEP_DOWN * min(loads))
+    if capacity is not None and max(loads) < (1 - capacity.margin) * capacity.value:
+        # A load above the capacity only fills the queue: approach it from below.
+        middle = min(middle, (max(loads) + capacity.value) / 2)
     return max(1.0, float(round(middle))) if is_whole else tidy(middle)
 
 

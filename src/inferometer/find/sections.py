@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from inferometer.base import status
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo, Term
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
 from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
+from inferometer.stats.overload import busy_gaps_us
 from inferometer.stats.slo import began_ns, durations_ns
 from inferometer.stats.streams import gap_counts, gaps_ns
 
@@ -91,9 +92,21 @@ class LevelSections:
         longest = np.maximum.accumulate(means) + np.arange(len(means))
         means = np.where(missing[count > 0] > 0, longest, means)
         length_s = (cut_ns - begun_ns) / NS_PER_S
+        is_open = isinstance(self.plan, Open)
+        busy_us = self._busy_gaps_us() if is_open else np.empty(0)
         return LoadRun(
-            self.load, length_s, rows, means, _dispersion(means, took), isinstance(self.plan, Open)
+            *(self.load, length_s, rows, means, _dispersion(means, took), is_open),
+            busy_ends=len(busy_us),
+            busy_s=float(busy_us.sum()) * NS_PER_US / NS_PER_S,
         )
+
+    def _busy_gaps_us(self) -> NDArray[np.int64]:
+        """Return the times between ends while requests waited, from the start of the level on."""
+        if not self._pieces or any(piece.failed.any() for piece in self._pieces):
+            return np.empty(0, dtype=np.int64)
+        ended = np.concatenate([piece.end_ns for piece in self._pieces])
+        began = np.concatenate([piece.began_ns for piece in self._pieces])
+        return busy_gaps_us(ended // NS_PER_US, (ended - began) // NS_PER_US, self.load)
 
     def _begun_ns(self) -> int:
         """Return when the sections begin; in a closed loop, all users start at once unless there is a ramp."""

@@ -11,6 +11,7 @@ empty, so over such a period it answers as many requests as were sent.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
@@ -22,6 +23,8 @@ FEWEST = 50  # ends while requests were waiting
 LEAST = 0.003  # relative excess over the capacity
 ONE_SIDED = 0.84  # of a 95 % interval's half-width: the distance of the one-sided 95 % bound
 US_PER_S = NS_PER_S // NS_PER_US
+
+Times = NDArray[np.int64]
 
 
 def is_beyond(capacity: Estimate, per_s: float) -> bool:
@@ -43,16 +46,10 @@ def busy_rate(ends: Groups, per_s: float) -> Estimate | None:
     """
     if len(ends) <= FEWEST or not ends.is_exact:
         return None
-    order = np.argsort(ends.last_us, kind="stable")
-    ended, took_us = ends.last_us[order], ends.slowest_ns[order] // NS_PER_US
-    quick_us = float(np.percentile(took_us, QUICK))
-    waiting = 2 * per_s * quick_us / US_PER_S + 2
-    begun = np.searchsorted(np.sort(ended - took_us), ended, side="right")
-    in_flight = begun - np.arange(1, len(ended) + 1)  # after each end, of requests that end later
-    is_busy = in_flight[:-1] >= waiting
-    if is_busy.sum() < FEWEST:
+    gaps_us = busy_gaps_us(ends.last_us, ends.slowest_ns // NS_PER_US, per_s)
+    if len(gaps_us) < FEWEST:
         return None
-    busy_us = np.append(0, np.cumsum(np.diff(ended)[is_busy]))
+    busy_us = np.append(0, np.cumsum(gaps_us))
     counts = np.arange(len(busy_us))
     if not busy_us[-1]:
         return None
@@ -62,3 +59,17 @@ def busy_rate(ends: Groups, per_s: float) -> Estimate | None:
         return Estimate(value)
     down, up = (part * US_PER_S for part in width)
     return Estimate(value, max(0.0, value - down), value + up)
+
+
+def busy_gaps_us(ended_us: Times, took_us: Times, per_s: float) -> Times:
+    """Return the times between consecutive ends while requests wait."""
+    if len(ended_us) < 2:
+        return ended_us[:0]
+    order = np.argsort(ended_us, kind="stable")
+    ended, took = ended_us[order], took_us[order]
+    quick_us = float(np.percentile(took, QUICK))
+    waiting = 2 * per_s * quick_us / US_PER_S + 2
+    begun = np.searchsorted(np.sort(ended - took), ended, side="right")
+    in_flight = begun - np.arange(1, len(ended) + 1)  # after each end, of requests that end later
+    found: Times = np.diff(ended)[in_flight[:-1] >= waiting]
+    return found
