@@ -326,6 +326,7 @@ class TaskEngine:
         cached_tokens: int = 0,
         answer_at: int = 0,
         tool_at: int = 0,
+        checked: int = 0,  # scenarios have no --check
     ) -> None:
         """Record the end of a call; the link calls this once per call."""
         call = self._calls[slot]

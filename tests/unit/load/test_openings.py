@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from inferometer.load import connection
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import Callbacks, LinkSetup
-from inferometer.load.reactor import EpollReactor
+from inferometer.load.reactor import SocketReactor
 from inferometer.options.options import Tls
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.traffic import Wiring
@@ -19,7 +19,7 @@ STEP_NS = 5 * MS  # each way
 REQUEST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
 
 
-class SlowReactor(EpollReactor):
+class SlowReactor(SocketReactor):
     """Events arrive 5 ms each way later on a clock of its own, as behind a slow path."""
 
     def __init__(self, clock):
