@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from inferometer.base.units import quantity
 from inferometer.capacity.fleet import AnyReplica
 from inferometer.capacity.plan import Basis, EnergyUse
 from inferometer.capacity.replica import NEAR, Draws
@@ -100,7 +101,7 @@ def _scaled(found: Estimate, factor: float) -> Estimate:
 def _basis(points: Sequence[tuple[float, Estimate]], low: float, high: float) -> tuple[Basis, str]:
     """Return the basis of the power at the lowest and the highest rate of a replica."""
     least, most = points[0][0], points[-1][0]
-    between = f"power measured from {least:.4g} to {most:.4g} requests/s"
+    between = f"power measured from {quantity(least)} to {quantity(most)} requests/s"
     if high > most * (1 + NEAR) or low < least * (1 - NEAR):
         return "extrapolated", f"{between}, and assumed to be constant beyond"
     if all(any(abs(rate - point) <= NEAR * point for point, _ in points) for rate in (low, high)):

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
-from inferometer.store.keeper import Keeper
 
 if TYPE_CHECKING:
     from inferometer.measure.prepare import Setup
     from inferometer.options.measuring import MeasureOptions
     from inferometer.records.spans import Tracing
     from inferometer.report.spans import SpanExport, SpanSubject
+    from inferometer.store.keeper import Keeper
 
 TRACEPARENT = "traceparent"
 TRACE_SHARE = 0.01
 
 
 @contextmanager
-def exporting(keeper: Keeper, port: int | None, collector: str | None) -> Iterator[None]:
+def exporting(keeper: "Keeper", port: int | None, collector: str | None) -> Iterator[None]:
     """Export live figures while the block runs, if requested."""
     if port is None and collector is None:
         yield
@@ -65,7 +65,7 @@ def check_request_export(own: "MeasureOptions", *, is_ray: bool) -> None:
 
 
 @contextmanager
-def exporting_requests(own: "MeasureOptions", keeper: Keeper) -> "Iterator[SpanExport | None]":
+def exporting_requests(own: "MeasureOptions", keeper: "Keeper") -> "Iterator[SpanExport | None]":
     """Export requests as spans and swim lanes while the block runs, if requested; yield the receiver of spans."""
     lanes = None
     if own.perfetto is not None:

@@ -86,10 +86,10 @@ def _written(pause: TaskPause) -> Any:
     if pause.kind == "fixed":
         return first
     if pause.kind == "exponential":
-        return f"exponential({first:g}s)"
+        return f"exponential({first}s)"
     if pause.kind == "uniform":
-        return f"uniform({first:g}s, {second / NS_PER_S:g}s)"
-    return f"lognormal({first:g}s, {second:g})"
+        return f"uniform({first}s, {second / NS_PER_S}s)"
+    return f"lognormal({first}s, {second})"
 
 
 def _roughly(value: Any) -> Iterator[TaskStep]:
