@@ -179,7 +179,7 @@ class _Workers(SimulatedLoad):
         self.spool_problem = ""
         observer.hand(
             *(asked.traffic, asked.count, asked.timeout_ns, asked.sequences, asked.verbose),
-            len(asked.spool_fds),
+            *(len(asked.spool_fds), None if asked.tracing is None else asked.tracing.share),
         )
 
     def apply(self, plan: Plan, start_ns: int | None = None) -> int:

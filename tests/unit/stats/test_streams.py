@@ -297,9 +297,7 @@ def test_by_rate_latency_counts_from_the_due_time():
     assert kept(found, limit, is_open=False) == 0
 
 
-@pytest.mark.parametrize(
-    "text", ["", "p97<5ms", "ttft", "ttft p97<1s", "speed<1s", "ttft<fast", "mean ttft<1s"]
-)
+@pytest.mark.parametrize("text", ["", "p97<5ms", "ttft", "ttft p97<1s", "speed<1s", "ttft<fast"])
 def test_slos_that_cannot_be_parsed(text: str):
     with pytest.raises(UsageError):
         parse_slo(text)
