@@ -73,7 +73,8 @@ class TextReader:
         return WholeBody(lambda body, last_ns: self._whole(body, last_ns, counted), limit=BODY_LIMIT)
 
     def _events(self, decoder: SseDecoder | LineDecoder, *, is_framed: bool) -> "_Events":
-        return (_KeptEvents if self.keeps_message else _Events)(self, decoder, is_framed=is_framed)
+        is_kept = self.keeps_message or self.keeps_answer
+        return (_KeptEvents if is_kept else _Events)(self, decoder, is_framed=is_framed)
 
     def _whole(self, body: bytes, last_ns: int, counted: Usage) -> Reply:
         try:
