@@ -3,7 +3,8 @@
     python planted_server.py TOKEN BEHAVIOUR PORT [SLOTS]
 
 The token appears in the command line of every process that it starts. With SLOTS, as many requests are in service at a
-time, 20 ms each; more than four of them slow each other down.
+time, 20 ms each; more than four of them slow each other down. If the behaviour is `cold`, the first requests take ten
+times as long.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import time
 
 SERVICE_S = 0.02
 MOST_USEFUL = 4
+COLD_REQUESTS, COLD = 12, 10
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(300)"]
 
 
@@ -52,16 +54,18 @@ def plant(token: str, behaviour: str) -> None:
         time.sleep(300)
 
 
-async def serve(port: int, slots: int) -> None:
+async def serve(port: int, slots: int, cold: int = 0) -> None:
     busy = asyncio.Semaphore(slots)
     service_s = SERVICE_S * max(1.0, (slots / MOST_USEFUL) ** 2)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal cold
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 await reader.readuntil(b"\r\n\r\n")
                 async with busy:
-                    await asyncio.sleep(service_s)
+                    cold -= 1
+                    await asyncio.sleep(service_s * (COLD if cold >= 0 else 1))
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         writer.close()
 
@@ -72,4 +76,5 @@ async def serve(port: int, slots: int) -> None:
 
 if __name__ == "__main__":
     plant(sys.argv[1], sys.argv[2])
-    asyncio.run(serve(int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1))
+    slots = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    asyncio.run(serve(int(sys.argv[3]), slots, COLD_REQUESTS if sys.argv[2] == "cold" else 0))

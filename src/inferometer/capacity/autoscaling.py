@@ -33,6 +33,7 @@ TIMES_AS_MANY, MORE = 2, 4  # limits of one scale-up, as in Kubernetes
 TOLERANCE = 0.1  # smallest relative deviation from the target that triggers scaling, as in Kubernetes
 LOOKS = 2000  # simulated requests per estimate of the queue length
 _RULE = re.compile(r"(?P<figure>utili[sz]ation|queue)\s*[:<]\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>\s*%)?")
+StartupBasis = Literal["assumed", "given", "measured"]
 _EXAMPLE = "write utilisation:60% or queue:2"
 
 
@@ -91,6 +92,7 @@ class Autoscaling:
     most: int
     replica_hours: float
     steps: tuple[ScalingStep, ...]  # each change in the number of replicas
+    startup_basis: StartupBasis = "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Scaler:
     rule: ScalingRule
     startup_s: float
     spare: int
+    startup_basis: StartupBasis = "given"
 
 
 def autoscale(
@@ -181,6 +184,7 @@ def _outcome(scaler: Scaler, traffic: ExpectedTraffic, promise: Slo, course: _Co
         most=max(numbers),
         replica_hours=course.hours,
         steps=course.steps,
+        startup_basis=scaler.startup_basis,
     )
 
 

@@ -4,11 +4,14 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, duration
-from inferometer.capacity.autoscaling import Scaler, parse_rule
+from inferometer.capacity.autoscaling import Scaler, StartupBasis, parse_rule
 from inferometer.capacity.run import CapacityRequest, SavedOption
 from inferometer.capacity.traffic import ExpectedTraffic, read_traffic
 from inferometer.options.planning import SCALE_ON, STARTUP_S, CapacityOptions
+from inferometer.options.values import duration_or_file
 from inferometer.stats.result import Result
+from inferometer.stats.saved import read
+from inferometer.tune.study import Study
 
 SCENARIOS = (".yaml", ".yml")
 
@@ -17,7 +20,7 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
     """Read and check all inputs before the simulation starts."""
     traffic = _traffic(asked, options)
     rule = parse_rule(SCALE_ON if asked.scale_on is None else asked.scale_on)
-    startup_s = STARTUP_S if asked.startup_s is None else asked.startup_s
+    startup_s, basis = _startup_of(asked)
     _check_used(asked, traffic)
     if asked.carbon is not None and not any(_has_energy(option.result) for option in options):
         raise UsageError(
@@ -28,13 +31,32 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
         traffic=traffic,
         promise=asked.slo,
         options=options,
-        scaler=Scaler(rule, startup_s, asked.spare),
+        scaler=Scaler(rule, startup_s, asked.spare, basis),
         balancer=asked.balancer,
         seed=asked.seed,
         prompt_tokens=asked.prompt_tokens,
         output_tokens=asked.output_tokens,
         carbon=asked.carbon,
     )
+
+
+def _startup_of(asked: CapacityOptions) -> tuple[float, StartupBasis]:
+    """Return the start-up time of a replica, and whether it is assumed, given or measured."""
+    given = asked.startup_s
+    if given is None:
+        return STARTUP_S, "assumed"
+    if isinstance(given, str):  # from Python, where a time may be a text as well
+        given = duration_or_file(zero=True).read("--startup", given)
+    if not isinstance(given, str):
+        return float(given), "given"
+    study = read(Path(given), Study)
+    found = study.startup_s(study.ranked[0].name) if study.ranked else None
+    if found is None:
+        raise UsageError(
+            f"--startup {given}: this search started no server for its best configuration",
+            remedy="give a result of tune --serve, or a time such as 90s",
+        )
+    return found, "measured"
 
 
 def _traffic(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> ExpectedTraffic:

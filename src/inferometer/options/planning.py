@@ -7,7 +7,7 @@ from inferometer.options.amounts import price
 from inferometer.options.lengths import lengths
 from inferometer.options.option import appended, option
 from inferometer.options.reach import Reach
-from inferometer.options.values import choice, decimal, duration, label, objective, text, whole
+from inferometer.options.values import choice, decimal, duration, duration_or_file, label, objective, text, whole
 
 SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
@@ -85,10 +85,10 @@ class CapacityOptions:
         label("RULE"),
         shown=SCALE_ON,
     )
-    startup_s: float | None = option(
+    startup_s: float | str | None = option(
         "--startup",
-        "Time until a new replica is ready",
-        duration(zero=True),
+        "Time until a new replica is ready and warm, or a result of `tune --serve`, which measured it",
+        duration_or_file(zero=True),
         shown="1m",
     )
     seed: int = option(

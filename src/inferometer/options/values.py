@@ -559,6 +559,23 @@ def duration(*, zero: bool) -> Values:
     return Values(read, "TIME", check=_at_least(0))
 
 
+def duration_or_file(*, zero: bool) -> Values:
+    """A duration in seconds, or the name of a JSON file that has it."""
+    plain = duration(zero=zero)
+
+    def is_time(word: str) -> bool:
+        return not word.lower().endswith(".json")
+
+    def read(name: str, word: str) -> float | str:
+        return plain.read(name, word) if is_time(word) else word
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, str):
+            plain.check(name, value)
+
+    return Values(read, "TIME|FILE", check=check, reach=Reach.READS_FILES, is_harmless=is_time)
+
+
 def share(*, zero: bool) -> Values:
     """A fraction, written as `2%` or `0.02`."""
 

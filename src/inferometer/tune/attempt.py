@@ -42,6 +42,8 @@ class Attempt:
             loading_s=self.loading_s,
             warming_s=warming_s,
             measuring_s=self.measuring_s - warming_s,
+            startup_s=self.figures.startup_s,
+            note=self.figures.note,
         )
 
     def check_mistake(self, proposal: Proposal) -> None:

@@ -37,6 +37,8 @@ class Deployment(Protocol):
 
     is_special: bool = False  # started with the server flags of one model
     most_failures: int = 2  # first trials that fail before the search gives up
+    warms_by_load: bool = False  # each load is applied until the server is warm for it
+    ready_s: float = 0.0  # from the last start of the server until it was ready
 
     @property
     def addresses(self) -> Addresses:

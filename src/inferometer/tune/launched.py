@@ -23,6 +23,7 @@ class LaunchedDeployment(Deployment):
     """Runs one server at a time. A start that fails is the result of a trial, not of the search."""
 
     most_failures = 6
+    warms_by_load = True
 
     def __init__(self, command: ServerCommand, read_gpus: ReadGpus | None = None) -> None:
         self._server = LaunchedServer(command)
@@ -70,7 +71,9 @@ class LaunchedDeployment(Deployment):
         self._await_gpus()
         values = knobs_of(variant.config) or {}
         log = new_log(self._server.command.logs, variant.name.rpartition("_config_")[2])
+        begun_ns = monotonic_ns()
         self._server.start(values, log)
+        self.ready_s = (monotonic_ns() - begun_ns) / NS_PER_S
         self._key = variant.key
         return True
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number, share
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number, quantity, share
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
@@ -23,6 +23,7 @@ from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
+from inferometer.measure.warming import Warming, is_warming, warm_server
 from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import MetricsEndpoint
 from inferometer.options.options import Options
@@ -49,6 +50,8 @@ PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # for the running trial, after the 
 MOST_WARM = 64  # maximum number of warm-up requests
 HURRIED_NS = NS_PER_S // 2  # the same if the search has to end
 QUIET_NS = 2 * NS_PER_S  # replies are awaited as long as some arrive within this time after the load ended
+WARM_UP_S = 30.0  # time limit of a warm-up
+COLD_WARM_UP_S = 2.0  # the same once a server was still getting faster at the limit
 MOST_FAILED = 0.5  # largest share of failed requests with which a trial has figures
 
 
@@ -79,6 +82,10 @@ class TrialFigures:
     parts: tuple[Figures, ...]
     gpus: tuple[tuple[str, Figures], ...] = ()
     warming_s: float = 0.0  # to start the workers and to warm up
+    startup_s: float = (
+        0.0  # from the start of a server until it was warm for this load; 0 if it was running before
+    )
+    note: str = ""  # why the figures may be wrong
 
 
 class Meter(Protocol):
@@ -134,6 +141,8 @@ class EngineMeter:
         self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that load their model
         self._gpus = 0  # number seen in the previous trial
+        self._warm_for: set[tuple[str, ClientLoad]] = set()  # loads for which the running server is warm
+        self._warm_up_s = WARM_UP_S
 
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(
@@ -145,9 +154,14 @@ class EngineMeter:
         begun_ns = monotonic_ns()
         if is_fresh:
             self._end([key for key, client in self._clients.items() if client.setup.host is not None])
+            self._warm_for.clear()
+        warming: Warming | None = None
         for variant, load in proposal.parts:
             self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
-            self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
+            if deployment.warms_by_load:
+                warming = self._warm(variant.model, load, deployment)
+            else:
+                self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
         hosts = [client.setup.host for client in self._clients.values()]
         pids = [host.pid for host in hosts if host is not None] + [deployment.pid]
         here = [pid for pid in pids if pid is not None]
@@ -155,11 +169,40 @@ class EngineMeter:
             await_leavers(here, instances_of(proposal, self._gpus))
         warming_s = (monotonic_ns() - begun_ns) / NS_PER_S
         levels = self._levels(proposal, deployment)
+        if warming is not None:
+            levels, more_s = self._warm_levels(levels, proposal, deployment, warming)
+            warming_s += more_s
+            warming = replace(warming, seconds=warming.seconds + more_s)
         gpus = gpus_of(levels[0]) if self._options[proposal.parts[0][0].model].collect_metrics else ()
         self._gpus = len(gpus)
         instances = instances_of(proposal, self._gpus)
-        figures = tuple(figures_of(level, here, instances) for level in levels)
-        return TrialFigures(figures, gpus, warming_s)
+        found = TrialFigures(tuple(figures_of(level, here, instances) for level in levels), gpus, warming_s)
+        if warming is None:
+            return found
+        startup_s = deployment.ready_s + warming.seconds if is_fresh else 0.0
+        return replace(found, startup_s=startup_s, note=self._cold_note(warming, levels[0]))
+
+    def _warm_levels(
+        self, levels: list[Level], proposal: Proposal, deployment: Deployment, warming: Warming
+    ) -> tuple[list[Level], float]:
+        """Measure again while the last measurement shows that the server was not warm; return the last measurement, and
+        the seconds of those before, which were part of the warm-up."""
+        begun_ns = now_ns = monotonic_ns()
+        while is_warming(levels[0].windows):
+            now_ns = monotonic_ns()
+            if warming.seconds + (now_ns - begun_ns) / NS_PER_S >= self._warm_up_s:
+                break
+            levels = self._levels(proposal, deployment)
+        return levels, (now_ns - begun_ns) / NS_PER_S
+
+    def _cold_note(self, warming: Warming, level: Level) -> str:
+        if warming.seconds < self._warm_up_s or (warming.is_warm and not is_warming(level.windows)):
+            return ""
+        self._warm_up_s = COLD_WARM_UP_S  # or it would be spent on every load
+        return (
+            f"the server was still getting faster after a warm-up of {quantity(warming.seconds)} s, so these figures "
+            "may be too low"
+        )
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
         """Measure each model. If several models are under load, none stops early, so that the others do not get the
@@ -183,10 +226,26 @@ class EngineMeter:
             begun_ns = monotonic_ns()
             with self._failing(model, load):
                 is_answered = warm_up(client.instrument, Closed(_warm(load), count=_warm(load)))
-            if not is_answered:
-                limit_s = client.setup.options.request_timeout_s or client.instrument.silence_ns / NS_PER_S
-                raise TrialError(f"timed out: no request was answered within {plain_number(limit_s)} s")
+            self._check_answered(client, is_answered=is_answered)
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
+
+    def _check_answered(self, client: _Client, *, is_answered: bool) -> None:
+        if not is_answered and not self._watcher.is_interrupted():
+            limit_s = client.setup.options.request_timeout_s or client.instrument.silence_ns / NS_PER_S
+            raise TrialError(f"timed out: no request was answered within {plain_number(limit_s)} s")
+
+    def _warm(self, model: str, load: ClientLoad, deployment: Deployment) -> Warming | None:
+        """Start the workers for this model, and apply a load that is new to the server until it is warm."""
+        client = self._client(model, load.batch, deployment)
+        if (model, load) in self._warm_for:
+            return None
+        plan = _plan(load, client.setup.options).plan
+        with self._failing(model, load):
+            found = warm_server(client.instrument, plan, round(self._warm_up_s * NS_PER_S))
+        self._check_answered(client, is_answered=found.is_answered)
+        self._warm_for.add((model, load))
+        self._round_s[model] = found.seconds * (load.concurrency or 1) / max(found.requests, 1)
+        return found
 
     def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:
         """Measure one model under one load."""

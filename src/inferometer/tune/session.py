@@ -337,8 +337,7 @@ def is_ending(runner: TrialRunner) -> bool:
 
 
 def _worded(message: SearchMessage, names: VariantNames) -> SearchMessage:
-    configs = {name: variant.config for name, variant in names.known.items()}
-    return replace(message, text=worded(message.text, configs))
+    return replace(message, text=_configured(message.text, names))
 
 
 def tell(watcher: Watcher, message: SearchMessage) -> None:
@@ -414,4 +413,12 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
         )
     if not runner.has_measured:
         found.check_mistake(proposal)
-    return replace(found.trial(proposal, number), cost_s=runner.lap_s(), key=stored_key(runner, proposal))
+    trial = replace(found.trial(proposal, number), cost_s=runner.lap_s(), key=stored_key(runner, proposal))
+    if trial.note:
+        runner.watcher.said(f"{_configured(trial.name, runner.names)}: {trial.note}", is_warning=True)
+    return trial
+
+
+def _configured(text: str, names: VariantNames) -> str:
+    """Replace the names of configurations of a launched server by their values."""
+    return worded(text, {name: variant.config for name, variant in names.known.items()})

@@ -85,6 +85,14 @@ class Study(Answer):
         found = lines.get(name) if isinstance(lines, Mapping) else None
         return found if isinstance(found, str) else ""
 
+    def startup_s(self, name: str) -> float | None:
+        """Return how long a configuration of a launched server took until it was warm, in the slowest start; None if
+        unknown."""
+        return max(
+            (trial.startup_s for trial in self.measured if trial.name == name and trial.startup_s),
+            default=None,
+        )
+
     def variant(self, name: str) -> ModelVariant:
         found = next((variant for variant in self.variants if variant.name == name), None)
         if found is None:

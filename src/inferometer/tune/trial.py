@@ -84,6 +84,8 @@ class Trial:
     loading_s: float = 0.0  # part of cost_s, as are the next two
     warming_s: float = 0.0
     measuring_s: float = 0.0
+    startup_s: float = 0.0  # from the start of its server until that was warm; 0 if it was running before
+    note: str = ""  # why the figures may be wrong
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
     predicted: tuple[tuple[str, float], ...] = ()  # figures expected by the search, by tag
     key: str = ""  # of the content, the load and the repeat

@@ -25,7 +25,7 @@ def token() -> Iterator[str]:
 
 def test_a_search_finds_the_best_values_despite_failed_starts(tmp_path, monkeypatch, token, capfd):
     monkeypatch.chdir(tmp_path)
-    Path("inferometer.yaml").write_text("tune: {vary: ['slots=1,4,16', 'behaviour=good,exits']}\n")
+    Path("inferometer.yaml").write_text("tune: {vary: ['slots=1,4,16', 'behaviour=cold,exits']}\n")
     words = (
         "--serve",
         f"{PLANTED} {token} {{behaviour}} {{port}} {{slots}}",
@@ -39,14 +39,22 @@ def test_a_search_finds_the_best_values_despite_failed_starts(tmp_path, monkeypa
     study = api.load("study.json")
     found = recommend(study)
     assert found is not None
-    assert knobs_of(study.variant(found.best.name).config) == {"slots": 4, "behaviour": "good"}
+    assert knobs_of(study.variant(found.best.name).config) == {"slots": 4, "behaviour": "cold"}
     failed = {trial.reason.partition("; see its log")[0] for trial in study.not_done if trial.number >= 0}
     assert "the server exited with status 1 instead of starting; unknown flag --x" in failed
     assert left(token) == []
     # the report
-    assert "Run it with slots=4 behaviour=good" in " ".join(said.out.split())
-    line = f"{PLANTED} {token} good {{port}} 4"
+    assert "Run it with slots=4 behaviour=cold" in " ".join(said.out.split())
+    line = f"{PLANTED} {token} cold {{port}} 4"
     assert Path("best.txt").read_text() == f"{line}\n"
+    # the server counts when it is warm
+    best = found.best.best
+    warm_per_s = planted_server.MOST_USEFUL / planted_server.SERVICE_S
+    assert best.combined("perf_throughput") > warm_per_s / 2
+    cold_s = planted_server.COLD_REQUESTS / 4 * planted_server.COLD * planted_server.SERVICE_S
+    assert study.startup_s(best.name) > cold_s
+    assert re.search(r"Start-up of the best one +[\d.]+ s until it was ready and warm", said.out)
+    assert not any(trial.note for trial in study.trials)
     # the account of the time
     account = study.account
     parts = (account.loading_s, account.warming_s, account.measuring_s, account.searching_s)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer import api
+from inferometer.base.answer_file import to_json
 from inferometer.base.errors import UsageError
 from inferometer.capacity.fleet import Fleet, simulate
 from inferometer.capacity.replica import replica_of
@@ -13,6 +14,10 @@ from inferometer.capacity.run import _basis, _best
 from inferometer.capacity.saved import priced
 from inferometer.report.documents.capacity import capacity_document
 from inferometer.report.markdown import markdown
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.scoring import Goal
+from inferometer.tune.study import Study
+from inferometer.tune.trial import ClientLoad, Figures, Trial, TrialPart
 from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_result
 
@@ -184,3 +189,40 @@ def test_three_requests_at_once_and_one_later(places, per_s, latencies):
 def test_balancers_spread_simultaneous_requests(balancer):
     found = simulate(Fleet(exact(1, (10.0,)), 4, balancer), np.zeros(8), np.random.default_rng(1))
     assert sorted(found.latencies_s.tolist()) == pytest.approx([0.1] * 4 + [0.2] * 4)
+
+
+def searched(path, startup_s: float) -> str:
+    """Save a search whose best configuration took this long to start."""
+    load, rate = ClientLoad(concurrency=8), Figures((("perf_throughput", Estimate(100.0)),))
+    part = TrialPart("server", "server_config_default", load, rate)
+    study = Study(
+        "tool", "online", "smart", (Goal("server"),), trials=(Trial(1, (part,), startup_s=startup_s),)
+    )
+    path.write_text(to_json(study))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "startup_s", "said"),
+    [
+        (None, 60.0, "ready 1m after they are started (assumed: --startup sets it)"),
+        ("20s", 20.0, "ready 20 s after they are started."),
+        (17.5, 17.5, "after they are started (measured, including the warm-up)"),
+    ],
+)
+def test_the_start_up_time_of_a_replica_is_assumed_given_or_measured(tmp_path, given, startup_s, said):
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(f'{{"timestamp": {100 * number}}}\n' for number in range(100)))
+    startup = searched(tmp_path / "study.json", given) if isinstance(given, float) else given
+    plan = api.capacity(sample_result(), traffic=path, slo="p99<1s", startup_s=startup, stretch_s=5)
+    assert plan.chosen.autoscaling.startup_s == startup_s
+    assert said.replace("1m", "").split(" after")[-1] in markdown(capacity_document(plan))
+
+
+def test_a_search_that_started_no_server_has_no_start_up_time(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(f'{{"timestamp": {100 * number}}}\n' for number in range(100)))
+    startup = searched(tmp_path / "study.json", 0.0)
+    with pytest.raises(UsageError, match="started no server for its best configuration") as refused:
+        api.capacity(sample_result(), traffic=path, slo="p99<1s", startup_s=startup, stretch_s=5)
+    assert "tune --serve" in refused.value.remedy

@@ -289,7 +289,7 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
     )  # fmt: skip
     lead = (
         f"Simulated with the rule {first.rule}; replicas are ready {_span(first.startup_s)} after they "
-        f"are started. {_scaled(plan)}"
+        f"are started{_BASES[first.startup_basis]}. {_scaled(plan)}"
     )
     return Section(
         "autoscaling",
@@ -297,6 +297,13 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
         lead.rstrip(),
         (Table("Autoscaling", columns, tuple(rows), tones=tones),),
     )
+
+
+_BASES = {
+    "assumed": " (assumed: --startup sets it)",
+    "given": "",
+    "measured": " (measured, including the warm-up)",
+}
 
 
 def _scaled(plan: CapacityPlan) -> str:

@@ -25,6 +25,7 @@ from inferometer.report.documents.study_charts import curves, line, predicted_ch
 from inferometer.report.documents.study_facts import effect_sentence, main_effects
 from inferometer.report.format import plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
+from inferometer.tune.knobs import knob_words
 from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial
@@ -347,10 +348,28 @@ def _search(study: Study) -> Facts:
             ("Time in measurements", f"{spent_s:.0f} s")
             if study.account is None
             else ("Time", _time_text(study)),
+            *_startup(study),
             *((("Taken from the journal", f"{earlier} by earlier runs"),) if recalled else ()),
             ("Hardware", facts.hardware(study)),
         ),
     )
+
+
+def _startup(study: Study) -> Iterator[tuple[str, str]]:
+    """How long the best configuration of a launched server took to be warm, and which servers never were."""
+    found = study.startup_s(study.ranked[0].name) if study.ranked else None
+    if found is not None:
+        yield "Start-up of the best one", f"{quantity(found)} s until it was ready and warm"
+    cold = dict.fromkeys(
+        knob_words(facts.knobs_of_name(study, trial.name)) for trial in study.measured if trial.note
+    )
+    if cold:
+        named = ", ".join(list(cold)[:NAMED])
+        more = f" and {len(cold) - NAMED} more" if len(cold) > NAMED else ""
+        yield (
+            "Never warm",
+            f"{named}{more}: still getting faster at the end of the warm-up; figures may be too low",
+        )
 
 
 def pareto(study: Study) -> tuple[Trial, ...]:

@@ -27,10 +27,11 @@ class SearchClock:
 
     def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float, server: int = 0) -> None:
         is_first = server not in self._spent_s
-        if trial.loading_s and trial.is_measured:
-            self._loadings.append((instances, trial.loading_s))
+        loading_s = trial.loading_s + trial.warming_s if trial.loading_s else 0.0
+        if loading_s and trial.is_measured:
+            self._loadings.append((instances, loading_s))
         if not is_first and trial.is_measured:
-            self._others.append(trial.cost_s - trial.loading_s - effort.duration_s - WAITS * latency_s)
+            self._others.append(trial.cost_s - loading_s - effort.duration_s - WAITS * latency_s)
         self._spent_s[server] = self._spent_s.get(server, 0.0) + trial.spent_s
 
     @property
