@@ -331,7 +331,6 @@ OWN_LINES = {
         "--traffic trace.jsonl --slo p99<2s --options base.json --price 2/h --balancer random --spare 2 --html p.html",
         "--traffic trace.jsonl --slo p99<2s --options powered.json --carbon 400",
         "--traffic trace.jsonl --slo p99<5s --options base.json --stretch 10ms --scale-on queue:2 --startup 5s",
-        "--traffic trace.jsonl --slo p99<5s --options base.json --stretch 10ms --startup study.json",
         "--traffic one.yaml --slo p99<2s --options base.json --seed 3 --json p.json",
         "--traffic trace.jsonl --slo p99<2s --options base.json --markdown p.md --csv p.csv",
         "--traffic trace.jsonl --slo p99<2s --options 1111 --store kept",
