@@ -36,6 +36,10 @@ COMMAND = Command(
             "localhost:8000/v1/chat/completions --output-tokens 64",
             "an LLM server, with its metrics if available",
         ),
+        (
+            "--serve 'llama-server -m m.gguf --port {port}' --apply",
+            "start a server, and restart it with other options",
+        ),
         ("localhost:8000 simple -c 1:16:x2 -d 5s --html why.html", "at these loads, with an HTML report"),
     ),
     epilog="--duration sets the time per load (default 3 s), --concurrency the loads (default 1:8, then higher while "
@@ -47,10 +51,17 @@ COMMAND = Command(
 def loads(request: Request[DiagnoseOptions]) -> Iterator[tuple[str, Options]]:
     from inferometer.measure.checks import load_options
 
-    yield "", load_options(request.load, request.target(), duration_s=DIAGNOSED_S)
+    target = request.target()
+    if request.own.is_launched and target.urls:
+        raise UsageError(
+            f"--serve starts the server, but an address is given too: {target.urls[0]}",
+            remedy="leave one of them out",
+        )
+    yield "", load_options(request.load, target, duration_s=DIAGNOSED_S)
 
 
 def run(request: Request[DiagnoseOptions], keeper: "Keeper") -> int:
+    from inferometer.diagnose.launched import diagnose_launched, launch_of
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
 
     fields = {"keep": "--keep", "write_config": "--write-config", "budget_s": "--budget"}
@@ -63,8 +74,12 @@ def run(request: Request[DiagnoseOptions], keeper: "Keeper") -> int:
     check_outputs(options)
     asked = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
     keeper.about(url=options.url or "", model=options.model)
+    launch = launch_of(own) if own.is_launched else None
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        outcome = diagnose_model(asked, keeper.watching(progress))
+        watching = keeper.watching(progress)
+        outcome = (
+            diagnose_model(asked, watching) if launch is None else diagnose_launched(asked, launch, watching)
+        )
     diagnosis, outputs = outcome.diagnosis, Outputs()
     keeper.save(diagnosis)
     deliver(diagnosis, options, outputs)

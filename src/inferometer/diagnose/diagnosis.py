@@ -189,6 +189,7 @@ class Diagnosis(Answer):
     trials: tuple[ChangeTrial, ...] = ()
     after: Verdict | None = None  # the limit after all kept changes
     is_restored: bool | None = None  # whether the original configuration is back, after changes
+    is_stopped: bool = False  # the command started the server, and stopped it
     notes: tuple[str, ...] = ()  # missing information and its consequences
     serving: Serving | None = None  # only for servers that generate text
 

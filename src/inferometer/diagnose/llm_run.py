@@ -78,7 +78,7 @@ def refuse_changes(*, is_applied: bool, cores: float | None) -> None:
     if is_applied:
         raise UsageError(
             "--apply loads a model with another configuration, which OpenAI-compatible servers do not support",
-            remedy="leave it out, and restart the server with the suggested setting",
+            remedy="leave it out, or let diagnose start the server: --serve 'COMMAND --port {port}'",
         )
     if cores is not None:
         raise UsageError("--cores is not used for OpenAI-compatible servers", remedy="leave it out")
@@ -107,6 +107,12 @@ def _with_metrics(setup: Setup) -> tuple[Setup, tuple[str, ...]]:
 
 
 # --- measuring
+
+
+def sweep_llm(options: Options, wanted: Sequence[int], watcher: Watcher) -> tuple[list[ServingLevel], Result]:
+    """Measure these loads, with the server's metrics if available."""
+    setup, _ = _with_metrics(prepare(_asking(options, max(wanted)), command=COMMAND))
+    return _sweep(setup, watcher, wanted)
 
 
 def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tuple[list[ServingLevel], Result]:

@@ -100,7 +100,7 @@ def is_steady(times: Array, count: int) -> bool:
     # The median ignores single stalls, so a stall counts as a difference and not as spread.
     error = _MAD * float(np.median(np.abs(spread))) * (2 / count) ** 0.5
     faster = min(float(before.mean()), float(last.mean()))
-    return abs(float(before.mean() - last.mean())) <= max(ALIKE * faster, SURE * error)
+    return bool(abs(before.mean() - last.mean()) <= max(ALIKE * faster, SURE * error))
 
 
 def is_quickening(times: Array) -> bool:
@@ -110,7 +110,7 @@ def is_quickening(times: Array) -> bool:
         return False
     before, last = times[-2 * third : -third], times[-third:]
     error = float(np.hypot(before.std(ddof=1), last.std(ddof=1))) / third**0.5
-    return float(before.mean() - last.mean()) > max(ALIKE * float(last.mean()), SURE * error)
+    return bool(before.mean() - last.mean() > max(ALIKE * float(last.mean()), SURE * error))
 
 
 def is_warming(windows: tuple[WindowFigures, ...]) -> bool:

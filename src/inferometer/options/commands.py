@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.frozen import frozen
-from inferometer.options import outputs
+from inferometer.options import outputs, serving
 from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import BEFORE_LEVEL, CHECKS, ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
@@ -170,6 +170,24 @@ class DiagnoseOptions:
         above_zero("N", "number", "give the number of cores of the server's machine"),
         is_main=True,
     )
+    serve: str | None = serving.serve(
+        "Start the server with this command, such as 'llama-server --port {port} --parallel 4', and stop it at the "
+        "end; --apply restarts it with the suggested option"
+    )
+    preset: str | None = serving.preset(
+        "Known server: names its options and its ready check (default: recognised from the command)"
+    )
+    serve_env: tuple[str, ...] = serving.environment(
+        "Environment variable of the server; may be given several times"
+    )
+    ready: str | None = serving.ready()
+    start_timeout_s: float = serving.start_timeout()
+    serve_logs: Path = serving.logs()
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether a command line starts the server."""
+        return self.serve is not None or self.preset is not None
 
 
 @frozen
@@ -298,13 +316,9 @@ class TuneOptions:
         path(),
         is_main=True,
     )
-    serve: str | None = option(
-        "--serve",
+    serve: str | None = serving.serve(
         "Command that starts any server, such as 'llama-server --parallel {slots} --port {port}'. It is run without a "
-        "shell, again for each configuration",
-        text("COMMAND", Reach.RUNS_CODE),
-        group="Any server",
-        is_main=True,
+        "shell, again for each configuration"
     )
     vary: tuple[str, ...] = option(
         "--vary",
@@ -320,17 +334,11 @@ class TuneOptions:
         label("CONDITION"),
         combine=appended,
     )
-    preset: str | None = option(
-        "--preset",
-        "Known server: names its knobs, their usual values and its ready check (default: recognised from the command)",
-        choice("NAME", "vllm", "sglang", "trtllm", "llamacpp", "transformers", "torchserve", "mlserver"),
-        reach=Reach.RUNS_CODE,
+    preset: str | None = serving.preset(
+        "Known server: names its knobs, their usual values and its ready check (default: recognised from the command)"
     )
-    serve_env: tuple[str, ...] = option(
-        "--serve-env",
-        "Environment variable of the server, which may have placeholders; may be given several times",
-        text("NAME=VALUE", Reach.RUNS_CODE),
-        combine=appended,
+    serve_env: tuple[str, ...] = serving.environment(
+        "Environment variable of the server, which may have placeholders; may be given several times"
     )
     serve_file: tuple[str, ...] = option(
         "--serve-file",
@@ -339,20 +347,9 @@ class TuneOptions:
         text("NAME=TEMPLATE", Reach.RUNS_CODE | Reach.READS_FILES),
         combine=appended,
     )
-    ready: str | None = option(
-        "--ready",
-        "When the server is ready: /PATH answers with a 2xx status, log:TEXT is in its log, or tcp: its port accepts "
-        "connections (default: as the preset says, or tcp)",
-        label("CHECK"),
-    )
-    start_timeout_s: float = option(
-        "--start-timeout", "Longest time of a start", duration(zero=False), default=120.0, shown="2m"
-    )
-    serve_logs: Path | None = option(
-        "--serve-logs",
-        "Folder for the logs of the server, one file per start (default: next to the journal, JOURNAL-logs)",
-        path("DIR"),
-    )
+    ready: str | None = serving.ready()
+    start_timeout_s: float = serving.start_timeout()
+    serve_logs: Path | None = serving.logs("next to the journal, JOURNAL-logs")
 
     @property
     def is_launched(self) -> bool:

@@ -20,6 +20,7 @@ class PresetKnob:
     option: str
     values: tuple[Any, ...]
     default: Any = None
+    short: str = ""  # another name of the option
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Preset:
     knobs: Mapping[str, PresetKnob] = field(default_factory=dict)
     conditions: tuple[str, ...] = ()  # apply if all their names are varied
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that every start needs
+    at_once: str = ""  # knob for the number of requests that run at once
+    memory: str = ""  # knob for the memory of the KV cache; more is more
 
 
 _HEALTH = ReadyCheck(path="/health")
@@ -59,6 +62,8 @@ PRESETS: Mapping[str, Preset] = {
             "eager": PresetKnob("", ("", "--enforce-eager"), ""),
         },
         conditions=("max_num_batched_tokens >= max_num_seqs",),
+        at_once="max_num_seqs",
+        memory="gpu_memory_utilization",
     ),
     "sglang": Preset(
         "SGLang",
@@ -74,6 +79,8 @@ PRESETS: Mapping[str, Preset] = {
             "schedule_policy": PresetKnob("--schedule-policy", ("fcfs", "lpm"), "fcfs"),
             "schedule_conservativeness": PresetKnob("--schedule-conservativeness", (0.3, 0.6, 1.0, 1.3), 1.0),
         },
+        at_once="max_running_requests",
+        memory="mem_fraction_static",
     ),
     "trtllm": Preset(
         "TensorRT-LLM",
@@ -88,6 +95,8 @@ PRESETS: Mapping[str, Preset] = {
                 "--kv_cache_free_gpu_memory_fraction", (0.8, 0.85, 0.9, 0.95), 0.9
             ),
         },
+        at_once="max_batch_size",
+        memory="kv_cache_free_gpu_memory_fraction",
     ),
     "llamacpp": Preset(
         "llama.cpp",
@@ -97,13 +106,14 @@ PRESETS: Mapping[str, Preset] = {
         (("llama-server",),),
         _HEALTH,
         {
-            "parallel": PresetKnob("--parallel", (1, 2, 4, 8, 16), 4),
+            "parallel": PresetKnob("--parallel", (1, 2, 4, 8, 16), 4, short="-np"),
             "batch_size": PresetKnob("--batch-size", (256, 512, 1024, 2048, 4096), 2048),
             "ubatch_size": PresetKnob("--ubatch-size", (128, 256, 512, 1024), 512),
             "threads": PresetKnob("--threads", (1, 2, 4, 8)),
             "cont_batching": PresetKnob("", ("--cont-batching", "--no-cont-batching"), "--cont-batching"),
         },
         conditions=("ubatch_size <= batch_size",),
+        at_once="parallel",
     ),
     "transformers": Preset(
         "transformers serve",
@@ -158,3 +168,29 @@ def maybe_preset(words: Sequence[str]) -> Preset | None:
             if any(tuple(names[start : start + len(row)]) == row for start in starts):
                 return preset
     return None
+
+
+def option_value(words: Sequence[str], knob: PresetKnob) -> str | None:
+    """Return the value of an option in a command; None if it is not given."""
+    place = _maybe_place(words, knob)
+    if place is None:
+        return None
+    _, sign, value = words[place].partition("=")
+    return value if sign else words[place + 1] if place + 1 < len(words) else ""
+
+
+def with_option(words: Sequence[str], knob: PresetKnob, value: object) -> tuple[str, ...]:
+    """Return the command with this value of the option, which is appended if it is not given."""
+    place = _maybe_place(words, knob)
+    if place is None:
+        return (*words, knob.option, str(value))
+    name, sign, _ = words[place].partition("=")
+    given = (f"{name}={value}",) if sign else (name, str(value))
+    return (*words[:place], *given, *words[place + len(given) :])
+
+
+def _maybe_place(words: Sequence[str], knob: PresetKnob) -> int | None:
+    """Return the position of the last word that names the option, which is the one that counts."""
+    names = {knob.option.replace("_", "-"), knob.short} - {""}
+    places = [n for n, word in enumerate(words) if word.partition("=")[0].replace("_", "-") in names]
+    return places[-1] if places else None

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed, with_api_key
@@ -12,11 +11,9 @@ from inferometer.options.commands import TUNE_MODEL_ONLY, TuneOptions
 from inferometer.options.options import AUTO, Options
 from inferometer.options.values import Range
 from inferometer.options.varying import Vary, parse_vary
-from inferometer.server.launcher import ServerCommand, find_program, read_template
-from inferometer.server.ports import LOOPBACK
-from inferometer.server.presets import PRESETS, Preset, maybe_preset
-from inferometer.server.ready import ReadyCheck, parse_ready
-from inferometer.server.template import PORT, filled, is_built_in, names_in, split_command
+from inferometer.server.launcher import ServerCommand
+from inferometer.server.presets import PRESETS, Preset
+from inferometer.server.serving import ServeRequest, command_of, preset_of
 from inferometer.services.kind import KINDS
 from inferometer.stats.figures import BY_TAG, GOODPUT_RATE, TOKEN_TAGS, TOKENS
 from inferometer.tune.condition import Condition, parse_condition
@@ -31,8 +28,6 @@ from inferometer.tune.settings import (
     TuneSettings,
 )
 from inferometer.tune.space import SearchBounds
-
-_DEFAULT_ADDRESS = f"http://{LOOPBACK}:{{port}}"
 
 
 def served_settings(request: TuneOptions, options: Options, budget_s: float | None) -> TuneSettings:
@@ -100,91 +95,24 @@ def _refuse_model_only(request: TuneOptions, options: Options) -> None:
 
 def _preset_of(request: TuneOptions) -> Preset | None:
     """Return the preset that was named, or that of the server which the command starts."""
-    if request.preset is not None:
+    if request.serve is None:
+        assert request.preset is not None
         return PRESETS[request.preset]
-    assert request.serve is not None
-    return maybe_preset(split_command(request.serve, "--serve"))
+    return preset_of(request.serve, request.preset)
 
 
 def _command_of(request: TuneOptions, preset: Preset | None) -> ServerCommand:
-    text = request.serve
-    if text is None:
-        assert request.preset is not None
-        raise UsageError(
-            f"--preset {request.preset} needs the command that starts the server",
-            remedy=f"add --serve '{PRESETS[request.preset].example}'",
-        )
-    words = split_command(text, "--serve")
-    find_program(words)
-    address = request.url or _DEFAULT_ADDRESS
-    host, port = _place_of(address)
-    files = tuple(_file_of(word) for word in request.serve_file)
-    default = preset.ready if preset is not None else ReadyCheck()
-    command = ServerCommand(
-        words,
-        environment=_environment_of(request, preset),
-        files=files,
-        address=address,
-        host=host,
-        port=port,
-        ready=default if request.ready is None else parse_ready("--ready", request.ready),
+    wanted = ServeRequest(
+        serve=request.serve,
+        preset=request.preset,
+        url=request.url,
+        environment=request.serve_env,
+        files=request.serve_file,
+        ready=request.ready,
         start_s=request.start_timeout_s,
         logs=request.serve_logs or request.journal.with_name(f"{request.journal.stem}-logs"),
     )
-    used = names_in(
-        [*words, *(value for _, value in command.environment), *map(read_template, dict(files).values())]
-    )
-    if port is None and PORT not in used:
-        raise UsageError(
-            "--serve has no {port}, so requests cannot be sent to the port of the server",
-            remedy="write {port} where the command takes its port, or name its address with --url HOST:PORT",
-        )
-    unused = [name for name in dict(files) if name not in used]
-    if unused:
-        raise UsageError(
-            f"--serve-file {unused[0]} is not used",
-            remedy=f"write {{{unused[0]}}} in the command for the path of the file",
-        )
-    return command
-
-
-def _environment_of(request: TuneOptions, preset: Preset | None) -> tuple[tuple[str, str], ...]:
-    """Return the variables of the preset, unless the user sets them, and those of the user."""
-    usual = {} if preset is None else dict(preset.environment)
-    return tuple({**usual, **dict(map(_variable_of, request.serve_env))}.items())
-
-
-def _place_of(address: str) -> tuple[str, int | None]:
-    """Return host and port of an address; None for the port {port}."""
-    text = address if "://" in address else f"http://{address}"
-    try:
-        parts = urlsplit(filled(text.replace(f"{{{PORT}}}", "0"), {}))
-        host, port = parts.hostname, parts.port
-    except (ValueError, KeyError):
-        host, port = None, None
-    if host is None or (port is None and f":{{{PORT}}}" not in text):
-        raise UsageError(
-            f"--url {address} is not the address of the started server",
-            remedy=f"write {_DEFAULT_ADDRESS}, with a path if requests need one, or a fixed port",
-        )
-    return host, port or None
-
-
-def _variable_of(word: str) -> tuple[str, str]:
-    name, sign, value = word.partition("=")
-    if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None:
-        raise UsageError(f"--serve-env '{word}' is not a variable", remedy="write NAME=VALUE")
-    return name, value
-
-
-def _file_of(word: str) -> tuple[str, Path]:
-    name, sign, path = word.partition("=")
-    if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None or is_built_in(name) or not path:
-        raise UsageError(
-            f"--serve-file '{word}' does not name a template",
-            remedy="write NAME=FILE, for {NAME} in the command",
-        )
-    return name, Path(path)
+    return command_of(wanted, preset)
 
 
 # --- what is varied

@@ -438,6 +438,8 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"Now: {diagnosis.after.sentence.strip()}"
     if diagnosis.is_restored:
         yield "The server is back to its original configuration."
+    elif diagnosis.is_stopped:
+        yield "The server was stopped."
     elif best is not None:
         yield "The server keeps the new configuration until it is restarted."
 

@@ -1,0 +1,115 @@
+"""The command of a server as the user asked for it: `--serve`, `--preset`, `--serve-env`, `--serve-file`, `--ready`."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from inferometer.base.errors import UsageError
+from inferometer.server.launcher import ServerCommand, find_program, read_template
+from inferometer.server.ports import LOOPBACK
+from inferometer.server.presets import PRESETS, Preset, maybe_preset
+from inferometer.server.ready import ReadyCheck, parse_ready
+from inferometer.server.template import PORT, filled, is_built_in, names_in, split_command
+
+_DEFAULT_ADDRESS = f"http://{LOOPBACK}:{{port}}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRequest:
+    """What the user wrote."""
+
+    serve: str | None
+    preset: str | None
+    logs: Path
+    start_s: float
+    url: str | None = None
+    environment: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    ready: str | None = None
+
+
+def preset_of(serve: str, preset: str | None) -> Preset | None:
+    """Return the preset that was named, or that of the server which the command starts."""
+    return PRESETS[preset] if preset is not None else maybe_preset(split_command(serve, "--serve"))
+
+
+def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
+    """Check the command and return how to start it."""
+    if request.serve is None:
+        assert request.preset is not None
+        raise UsageError(
+            f"--preset {request.preset} needs the command that starts the server",
+            remedy=f"add --serve '{PRESETS[request.preset].example}'",
+        )
+    words = split_command(request.serve, "--serve")
+    find_program(words)
+    address = request.url or _DEFAULT_ADDRESS
+    host, port = _place_of(address)
+    files = tuple(_file_of(word) for word in request.files)
+    default = preset.ready if preset is not None else ReadyCheck()
+    command = ServerCommand(
+        words,
+        environment=_environment_of(request, preset),
+        files=files,
+        address=address,
+        host=host,
+        port=port,
+        ready=default if request.ready is None else parse_ready("--ready", request.ready),
+        start_s=request.start_s,
+        logs=request.logs,
+    )
+    used = names_in(
+        [*words, *(value for _, value in command.environment), *map(read_template, dict(files).values())]
+    )
+    if port is None and PORT not in used:
+        raise UsageError(
+            "--serve has no {port}, so requests cannot be sent to the port of the server",
+            remedy="write {port} where the command takes its port, or name its address with --url HOST:PORT",
+        )
+    unused = [name for name in dict(files) if name not in used]
+    if unused:
+        raise UsageError(
+            f"--serve-file {unused[0]} is not used",
+            remedy=f"write {{{unused[0]}}} in the command for the path of the file",
+        )
+    return command
+
+
+def _environment_of(request: ServeRequest, preset: Preset | None) -> tuple[tuple[str, str], ...]:
+    """Return the variables of the preset, unless the user sets them, and those of the user."""
+    usual = {} if preset is None else dict(preset.environment)
+    return tuple({**usual, **dict(map(_variable_of, request.environment))}.items())
+
+
+def _place_of(address: str) -> tuple[str, int | None]:
+    """Return host and port of an address; None for the port {port}."""
+    text = address if "://" in address else f"http://{address}"
+    try:
+        parts = urlsplit(filled(text.replace(f"{{{PORT}}}", "0"), {}))
+        host, port = parts.hostname, parts.port
+    except (ValueError, KeyError):
+        host, port = None, None
+    if host is None or (port is None and f":{{{PORT}}}" not in text):
+        raise UsageError(
+            f"--url {address} is not the address of the started server",
+            remedy=f"write {_DEFAULT_ADDRESS}, with a path if requests need one, or a fixed port",
+        )
+    return host, port or None
+
+
+def _variable_of(word: str) -> tuple[str, str]:
+    name, sign, value = word.partition("=")
+    if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None:
+        raise UsageError(f"--serve-env '{word}' is not a variable", remedy="write NAME=VALUE")
+    return name, value
+
+
+def _file_of(word: str) -> tuple[str, Path]:
+    name, sign, path = word.partition("=")
+    if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None or is_built_in(name) or not path:
+        raise UsageError(
+            f"--serve-file '{word}' does not name a template",
+            remedy="write NAME=FILE, for {NAME} in the command",
+        )
+    return name, Path(path)
