@@ -1,12 +1,20 @@
-"""The engine of `tests.support.llm_engine` behind an OpenAI-style address on loopback, in real time."""
+"""The engine of `tests.support.llm_engine` behind an OpenAI-style address on loopback, in real time.
 
+    python -m tests.support.llm_server TOKEN --port PORT --max-num-seqs SLOTS
+
+runs one with the metrics of vLLM. The token is in the command line, so that leftovers can be found.
+"""
+
+import argparse
 import json
 import queue
+import signal
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import Self
 
+from inferometer.observe.llm_metrics import VLLM
 from tests.support.llm_engine import AskedSequence, Engine, EngineSettings, metrics_page
 from tests.support.openai import DONE, END, LAST_CHUNK, ROLE, chunk, delta, usage
 from tests.support.servers import Act, Request, ScriptedServer, Wire, answer, answer_json
@@ -20,8 +28,10 @@ class _Asked(AskedSequence):
 class LlmServer:
     """A server of streamed chat completions. Use as a context manager. With `dialect` None it has no metrics."""
 
-    def __init__(self, settings: EngineSettings, *, dialect: str | None, answer_tokens: int = 16) -> None:
-        self.server = ScriptedServer(self._act)
+    def __init__(
+        self, settings: EngineSettings, *, dialect: str | None, answer_tokens: int = 16, port: int = 0
+    ) -> None:
+        self.server = ScriptedServer(self._act, port=port)
         self._engine = Engine(settings)
         self._dialect = dialect
         self._answer_tokens = answer_tokens
@@ -64,6 +74,8 @@ class LlmServer:
                 sequence.tokens.put(sequence.is_done)
 
     def _act(self, request: Request) -> Act:
+        if request.path == "/health":
+            return answer(b"")
         if request.path == "/v1/models":
             return answer_json({"object": "list", "data": [{"id": "tiny"}]})
         if request.path == "/metrics" and self._dialect is not None:
@@ -91,3 +103,18 @@ class LlmServer:
                 continue
             wire.send(chunk(delta("a ")))
         wire.send(chunk(END + usage(asked.answer, asked.prompt) + DONE) + LAST_CHUNK)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("token")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--max-num-seqs", type=int, default=2)
+    given = parser.parse_args()
+    settings = EngineSettings(step_s=0.01, slots=given.max_num_seqs)
+    with LlmServer(settings, dialect=VLLM, port=given.port):
+        signal.pause()
+
+
+if __name__ == "__main__":
+    _main()

@@ -212,12 +212,12 @@ def both(first: Act, second: Act) -> Act:
 class ScriptedServer:
     """A scripted server. Use as a context manager. `tls` may change at any time: new connections use the new value."""
 
-    def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.requests: list[Request] = []  # in the order in which their last byte arrived
         self.connections = 0
         self.tls = tls
         self._script = script
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._ended = threading.Event()
         self._news = threading.Condition()
         self._wires: set[Wire] = set()

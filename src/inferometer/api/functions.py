@@ -12,6 +12,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.options.amounts import read_price
 from inferometer.options.commands import (
     DIAGNOSED_S,
+    NO_ADDRESS,
     CompareOptions,
     DiagnoseOptions,
     InspectOptions,
@@ -338,21 +339,46 @@ def diagnose(
     keep: bool = False,
     budget_s: float | str = _DIAGNOSE.budget_s,
     cores: float | None = None,
+    serve: str | None = None,
+    preset: str | None = None,
+    serve_env: str | Sequence[str] = (),
+    ready: str | None = None,
+    start_timeout_s: float | str = _DIAGNOSE.start_timeout_s,
+    serve_logs: str | Path = _DIAGNOSE.serve_logs,
     watcher: "Watcher | None" = None,
     **given: "Unpack[keywords.DiagnoseKeywords]",
 ) -> "Diagnosis":
     """Find out what limits a model and what would help; `apply` tries it on the server.
 
     `concurrency` is as for `measure`; None goes from 1 to 8, and higher while throughput grows. Each load is
-    measured for at most `duration_s`. The original configuration is restored at the end, unless `keep`.
+    measured for at most `duration_s`. The original configuration is restored at the end, unless `keep`. `serve` is a
+    command that starts the server, which is stopped at the end.
     """
+    from inferometer.diagnose.launched import diagnose_launched, launch_of
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.stats.watcher import completed
 
-    own = checked(DiagnoseOptions, apply=apply, keep=keep, budget_s=budget_s, cores=cores)
+    own = checked(
+        DiagnoseOptions,
+        apply=apply,
+        keep=keep,
+        budget_s=budget_s,
+        cores=cores,
+        serve=serve,
+        preset=preset,
+        serve_env=items("serve_env", serve_env),
+        ready=ready,
+        start_timeout_s=start_timeout_s,
+        serve_logs=Path(serve_logs),
+    )
+    if own.is_launched:
+        given = {"url": NO_ADDRESS, **given}
     options = asked("diagnose", given | {"model": model, "duration_s": duration_s})
     request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
-    outcome = diagnose_model(request, completed(watcher))
+    if own.is_launched:
+        outcome = diagnose_launched(request, launch_of(own), completed(watcher))
+    else:
+        outcome = diagnose_model(request, completed(watcher))
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis

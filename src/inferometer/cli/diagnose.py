@@ -11,8 +11,8 @@ from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.reporting import allowed, exit_code, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
+from inferometer.options.command_line import Command, Request, Target
+from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, NO_ADDRESS, DiagnoseOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
@@ -52,11 +52,18 @@ def loads(request: Request[DiagnoseOptions]) -> Iterator[tuple[str, Options]]:
     from inferometer.measure.checks import load_options
 
     target = request.target()
-    if request.own.is_launched and target.urls:
-        raise UsageError(
-            f"--serve starts the server, but an address is given too: {target.urls[0]}",
-            remedy="leave one of them out",
-        )
+    if request.own.is_launched:
+        if target.urls:
+            raise UsageError(
+                f"--serve starts the server, but an address is given too: {target.urls[0]}",
+                remedy="leave one of them out",
+            )
+        if request.asides.dry_run or request.asides.show_reply:
+            raise UsageError(
+                "--dry-run and --show-reply need a server that is running",
+                remedy="start it yourself, and give its address instead of --serve",
+            )
+        target = Target((NO_ADDRESS,), target.models)
     yield "", load_options(request.load, target, duration_s=DIAGNOSED_S)
 
 
@@ -73,8 +80,8 @@ def run(request: Request[DiagnoseOptions], keeper: "Keeper") -> int:
         raise UsageError(f"{name} requires --apply", remedy="give --apply as well")
     check_outputs(options)
     asked = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
-    keeper.about(url=options.url or "", model=options.model)
     launch = launch_of(own) if own.is_launched else None
+    keeper.about(url="" if launch is not None else options.url or "", model=options.model)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         watching = keeper.watching(progress)
         outcome = (

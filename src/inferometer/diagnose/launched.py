@@ -21,10 +21,11 @@ from inferometer.diagnose.llm_run import sweep_llm
 from inferometer.diagnose.run import LATE_NS, DiagnoseRequest, Outcome, another_fits, diagnose_model
 from inferometer.diagnose.serving import KV_CACHE, SLOTS, ServingLevel
 from inferometer.options.commands import DiagnoseOptions
-from inferometer.options.options import Options
+from inferometer.options.options import AUTO, Options
 from inferometer.server.launcher import LaunchedServer, ServerCommand, new_log
 from inferometer.server.presets import Preset, option_value, with_option
 from inferometer.server.serving import ServeRequest, command_of, preset_of
+from inferometer.services.kind import KINDS
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 
@@ -59,7 +60,7 @@ def diagnose_launched(asked: DiagnoseRequest, launch: Launch, watcher: Watcher) 
     running = _Running(launch.command)
     try:
         running.start(launch.command, "original")
-        options = running.asking(asked.options)
+        options = running.asking(asked.options, launch.preset)
         outcome = diagnose_model(replace(asked, options=options, budget_s=None), watcher)
         if asked.budget_s is None or watcher.is_interrupted():
             return outcome
@@ -97,8 +98,12 @@ class _Running:
         self.server.start({}, log)
         return log
 
-    def asking(self, options: Options) -> Options:
-        return replace(options, url=self.server.address)
+    def asking(self, options: Options, preset: Preset | None) -> Options:
+        """Return the options of requests to this server; without the name of a model, its kind is detected."""
+        kind = options.service_kind
+        if kind == AUTO and preset is not None and (options.model or not KINDS[preset.kind].needs_model):
+            kind = preset.kind
+        return replace(options, url=self.server.address, service_kind=kind)
 
 
 @dataclass(slots=True)
@@ -155,7 +160,9 @@ class _Attempts:
         loads = sorted({self.levels[-1].concurrency, suggestion.concurrency})
         try:
             self.running.start(replace(self.launch.command, words=words), suggestion.change.kind)
-            rows, result = sweep_llm(self.running.asking(self.asked.options), loads, self.watcher)
+            rows, result = sweep_llm(
+                self.running.asking(self.asked.options, self.launch.preset), loads, self.watcher
+            )
         except PeerError as error:
             self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
             return suggestions

@@ -12,7 +12,7 @@ Pair = tuple[int, int]
 
 PAIRS = 120  # that represent a measured distribution
 _SIDE = 14  # groups of prompts, each with as many groups of answers, that represent many pairs
-_DRAWN = 8_000
+_DRAWN = 40_000
 _SEED = 1
 
 

@@ -1,7 +1,7 @@
 """Simulated load on a text server: users in a closed loop, or requests with due times. Pure."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from inferometer.stats.series import rank
 TTFT, TPOT = "ttft", "tpot"
 LATENCY_FIGURES = ("mean", "p50", "p90", "p99")
 TIME_FIGURES = (*LATENCY_FIGURES, TTFT, "ttft p50", "ttft p99", TPOT, "tpot p50", "tpot p99")
+_DECK = 1_000  # requests after which every pair of lengths was drawn equally often
 _PERCENTS = {"p50": 50, "p90": 90, "p99": 99}
 
 
@@ -31,9 +32,10 @@ def closed_loop(
 ) -> list[TextRequest]:
     """Return the requests that ended by `until_s`, in order of their ends."""
     source, server = random.Random(seed), TextServer(engine)
+    lengths = drawn_pairs(pairs, seed)
 
     def send(user: int, now_s: float) -> None:
-        prompt, output = source.choice(pairs)
+        prompt, output = next(lengths)
         server.take(TextRequest(now_s, prompt, output, user), source.uniform(0.0, 2 * engine.outside_s))
 
     for user in range(load.users):
@@ -45,6 +47,19 @@ def closed_loop(
             send(request.user, request.end_s)
         done = len(server.ended)
     return server.ended
+
+
+def drawn_pairs(pairs: Sequence[Pair], seed: int) -> Iterator[Pair]:
+    """Yield pairs in random order, without end, each as often as any other.
+
+    Near saturation, waiting times grow several times as fast as the work, so a simulation whose requests happen to be
+    one per cent longer than those of the load would be wrong by much more than that.
+    """
+    source = random.Random(f"lengths {seed}")
+    deck = list(pairs) * -(-_DECK // len(pairs))
+    while True:
+        source.shuffle(deck)
+        yield from deck
 
 
 def open_loop(
@@ -60,9 +75,8 @@ def open_loop(
     With as many pairs as due times, request n has pair n; otherwise each is drawn at random.
     """
     source, server = random.Random(seed), TextServer(engine)
-    is_known = len(pairs) == len(due_s)
-    for number, at_s in enumerate(due_s):
-        prompt, output = pairs[number] if is_known else source.choice(pairs)
+    lengths = iter(pairs) if len(pairs) == len(due_s) else drawn_pairs(pairs, seed)
+    for number, (at_s, (prompt, output)) in enumerate(zip(due_s, lengths, strict=False)):
         server.take(TextRequest(at_s, prompt, output, number), source.uniform(0.0, 2 * engine.outside_s))
     while server.now_s < until_s and server.inside:
         server.advance(until_s)
@@ -155,7 +169,7 @@ MOST_OF_BLOCK = 800  # requests of a block: a longer measurement is represented 
 _BEHIND = 0.95  # share of due requests that end below which a queue grows
 _GROWING = 1.5  # ratio of the last to the first latencies that shows a growing queue
 _FEWEST_GROWING = 30  # requests from which a growing queue is told from chance
-_MOST_DUE = 30_000
+_MOST_DUE = 300_000
 
 
 def simulate_text(
@@ -186,13 +200,13 @@ def simulate_text(
 
 
 def arrivals_s(per_s: float, until_s: float, *, is_random: bool, seed: int) -> list[float]:
-    """Return due times, random or even."""
+    """Return due times, even, or random: a Poisson process with the expected number of requests, for the same reason as
+    in `drawn_pairs`."""
+    count = max(1, round(per_s * until_s))
+    if not is_random:
+        return [(number + 0.5) / per_s for number in range(count)]
     source = random.Random(seed)
-    found, now_s = [], 0.5 / per_s
-    while now_s < until_s:
-        found.append(now_s)
-        now_s += source.expovariate(per_s) if is_random else 1 / per_s
-    return found
+    return sorted(source.uniform(0.0, until_s) for _ in range(count))
 
 
 def _is_behind(ended: Sequence[TextRequest], due: int) -> bool:

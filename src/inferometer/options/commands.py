@@ -30,6 +30,7 @@ from inferometer.options.values import (
 
 DIAGNOSED_S = 3.0  # per load of `diagnose`
 USUAL_PORTS = (8000, 8001, 8002)
+NO_ADDRESS = "127.0.0.1:1"  # in place of the address of a server that is started later
 
 
 # --- options of a measurement that a command does not support, and what to do instead

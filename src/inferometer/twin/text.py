@@ -59,7 +59,8 @@ TEXT_ERRORS: LeastErrors = {
     for name in TEXT_FIGURES
 }
 _BLOCKS = 8  # simulated measurements of a predicted load
-_MOST_AT_RANDOM = 2500  # requests of a simulated measurement with random arrivals
+_MOST_AT_RANDOM = 2500  # requests of a simulated measurement with random arrivals, and
+_BLOCKS_AT_RANDOM = 64  # their number: rare queues decide a p99, and come and go
 _FEWEST = 400  # fewest requests of a predicted load: enough for a p99
 _FEW = 100  # requests from which a p99 is not close to the maximum
 _NORMAL = 1.96
@@ -249,16 +250,19 @@ def forecast_text(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None
     engines = [_changed(engine, load.settings, part) for engine in (text.engine, *text.plausible)]
     wanted = TextLoad(part.mode, part.value, lengths.pairs, part.arrivals == "poisson")
     seconds = _seconds(engines[0], wanted, model) if measured is None else measured.seconds
-    # Random arrivals make queues that come and go, so more of them are simulated.
-    most = _MOST_AT_RANDOM if wanted.is_random and part.mode == "request_rate" else MOST_OF_BLOCK
-    plain, *others = (
+    is_random = wanted.is_random and part.mode == "request_rate"
+    most = _MOST_AT_RANDOM if is_random else MOST_OF_BLOCK
+    short, *others = (
         simulate_text(engine, wanted, seconds, blocks=_BLOCKS, seed=1, most=most) for engine in engines
     )
+    plain = short
+    if is_random:
+        plain = simulate_text(engines[0], wanted, seconds, blocks=_BLOCKS_AT_RANDOM, seed=2, most=most)
     figures, chance = text_figures(plain)
-    if wanted.is_random and part.mode == "request_rate":
+    if is_random:
         by_chance = 1 / math.sqrt(max(part.value * seconds, 1.0))
         chance |= {name: max(chance[name], by_chance) for name in (THROUGHPUT, TOKENS)}
-    spread = _spread(figures, chance, others)
+    spread = _spread(text_figures(short)[0], chance, others)
     in_flight = (
         part.value if part.mode == "concurrency" else plain.requests_per_s * figures.get("mean", 0.0) / 1e9
     )

@@ -312,7 +312,10 @@ OWN_LINES = {
         "HTTP fake -n 3 --perfetto lanes.json",
     ),
     "interfere": ("-m fake -m fake -u HTTP -c 1 --allow-inconclusive",),
-    "diagnose": ("HTTP fake --cores 64",),
+    "diagnose": (
+        "HTTP fake --cores 64",
+        "--serve 'true {port}' --preset vllm --serve-env A=b --ready /up --start-timeout 3s --serve-logs logs",
+    ),
     "tune": (
         f"-m fake --url HTTP --slo p99<5s --objective p99 {TRIALS}",
         f"GRPC fake -i grpc --allow-inconclusive {TRIALS}",
