@@ -130,7 +130,7 @@ class _Attempts:
         """Try suggestions until none is left or the time is over."""
         end_ns, longest_ns = monotonic_ns() + round(budget_s * NS_PER_S), 0
         budget = End(f"the budget of {plain_number(budget_s)} s ran out", end_ns + LATE_NS)
-        suggestions = self.diagnosis.suggestions
+        suggestions: Sequence[Suggestion] = self.diagnosis.suggestions
         with ending(budget):
             while not (self.watcher.is_interrupted() or budget.is_over()):
                 found = next(self._possible(suggestions), None)

@@ -312,10 +312,7 @@ OWN_LINES = {
         "HTTP fake -n 3 --perfetto lanes.json",
     ),
     "interfere": ("-m fake -m fake -u HTTP -c 1 --allow-inconclusive",),
-    "diagnose": (
-        "HTTP fake --cores 64",
-        "--serve 'true {port}' --preset vllm --serve-env A=b --ready /up --start-timeout 3s --serve-logs logs",
-    ),
+    "diagnose": ("HTTP fake --cores 64",),
     "tune": (
         f"-m fake --url HTTP --slo p99<5s --objective p99 {TRIALS}",
         f"GRPC fake -i grpc --allow-inconclusive {TRIALS}",
@@ -541,12 +538,21 @@ def usable(command: Command) -> Iterator[Option]:
 
 
 APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs --allow-inconclusive"
+SERVED_DIAGNOSIS = (
+    "--serve 'true {port}' --preset vllm --serve-env A=b --ready /up --start-timeout 3s --serve-logs logs"
+)
 
 
 def applied(observer: Observer, asked: Any, watcher: Any) -> Outcome:
     """Record the request instead of running trials."""
     observer.hand(asked.budget_s, asked.keep)
     return Outcome(sample_diagnosis(), {"fake": {"max_batch_size": 8}})
+
+
+def launched(observer: Observer, asked: Any, launch: Any, watcher: Any) -> Outcome:
+    """Record the command instead of starting a server."""
+    observer.hand(repr(launch))
+    return Outcome(sample_diagnosis())
 
 
 def shared(observer: Observer, asked: Any, watcher: Any) -> Any:
@@ -640,6 +646,8 @@ def test_every_option_has_an_effect_or_is_refused(
         with monkeypatch.context() as patch:
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
             walk.walk(split(APPLY, walk.command, names))
+            patch.setattr("inferometer.diagnose.launched.diagnose_launched", partial(launched, observer))
+            walk.walk(split(SERVED_DIAGNOSIS, walk.command, names))
     if name == "capacity":  # a plan's precision does not depend on its options
         for limit, requests in (
             ("ALL_REQUESTS", 100),
