@@ -21,10 +21,8 @@ from tests.support.text_runs import KnownText, random_arrivals, text_result, tru
 
 SEED = 2
 SECONDS = 30.0
-HELD_OUT_S = {
-    "concurrency": 300.0,
-    "request_rate": 1500.0,
-}  # long enough for figures that hardly vary by chance
+# At random arrivals of 80 % of the capacity, the p99 of the TTFT of four runs of 1,500 s was 771 to 930 ms.
+HELD_OUT_S = {"concurrency": 900.0, "request_rate": 3000.0}
 FIGURES = ("throughput", "mean", "p99", "ttft p50", "ttft p99", "tpot")
 LIMITS = {"mean": 0.06, "ttft p99": 0.12}
 

@@ -53,6 +53,18 @@ def coordinates(values: Mapping[str, Any], choices: Choices) -> tuple[float, ...
     return tuple(found)
 
 
+def axes(choices: Choices) -> tuple[tuple[int, ...], ...]:
+    """Return the columns of `coordinates` that belong to each placeholder; those of a single value have none."""
+    found: list[tuple[int, ...]] = []
+    start = 0
+    for listed in choices.values():
+        count = len(listed) if any(isinstance(one, str) for one in listed) else int(len(listed) > 1)
+        if count:
+            found.append(tuple(range(start, start + count)))
+        start += count
+    return tuple(found)
+
+
 def _number_place(value: float, listed: Sequence[float]) -> float:
     low, high = min(listed), max(listed)
     if low > 0 and high / low >= 4:

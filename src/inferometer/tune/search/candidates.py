@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
-from inferometer.tune.knobs import coordinates, knobs_of
+from inferometer.tune.knobs import axes, coordinates, knobs_of
 from inferometer.tune.search.search import SearchProblem, changed_variant, default_variant
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES
@@ -50,6 +50,7 @@ class Candidates:
     kinds: NDArray[np.int64]  # equal for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
     is_launched: bool = False  # configurations are values in the command line of a server
+    axes: tuple[tuple[int, ...], ...] = ()  # of a launched server: columns of `places` for each knob
 
     @property
     def knobs(self) -> tuple[Mapping[str, Any], ...]:
@@ -98,6 +99,7 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         kinds.reshape(-1),
         firsts,
         problem.tasks[0].space.is_launched,
+        axes(problem.tasks[0].space.choices) if problem.tasks[0].space.is_launched else (),
     )
 
 

@@ -26,6 +26,7 @@ SCALES = (0.08, 0.2, 0.45)
 UNKNOWN_SCALES = (0.25, 0.5, 1.0)  # if the model does not know what a configuration changes
 LENGTHS = (1.5, 3.0, 6.0)
 NOISES = (0.02, 0.06, 0.15)
+ONE_BY_ONE = 0.8  # share of the effect of a server's knobs that does not depend on its other knobs
 
 
 class Covariances:
@@ -37,12 +38,23 @@ class Covariances:
         places: Array,
         pending: Array | None = None,
         scales: tuple[float, ...] = SCALES,
+        axes: tuple[tuple[int, ...], ...] = (),
     ) -> None:
-        self.points, self.places, self.scales = points, places, scales
+        self.points, self.places, self.scales, self.axes = points, places, scales, axes
         self.pending = pending if pending is not None and len(pending) else None  # being measured
         # Eigenvalues and eigenvectors of the covariance of the points, for each length.
-        self.spectra = [np.linalg.eigh(_kernel(points, points, length)) for length in LENGTHS]
-        self.across = cache(partial(_kernel, places, points))  # between places and points, by length
+        self.spectra = [np.linalg.eigh(self.kernel(points, points, length)) for length in LENGTHS]
+        self.across = cache(partial(self.kernel, places, points))  # between places and points, by length
+
+    def kernel(self, first: Array, second: Array, length: float) -> Array:
+        """Return the correlations. Knobs of a server mostly act one by one, under any load: what one of them does is
+        then known for all values of the others, which a few starts can show."""
+        whole = _kernel(first, second, length)
+        if not self.axes:
+            return whole
+        loads = tuple(range(self.axes[-1][-1] + 1, first.shape[1]))
+        parts = [_kernel(first[:, [*axis, *loads]], second[:, [*axis, *loads]], length) for axis in self.axes]
+        return np.asarray(ONE_BY_ONE * sum(parts) / len(parts) + (1 - ONE_BY_ONE) * whole)
 
 
 def _kernel(first: Array, second: Array, length: float) -> Array:
@@ -86,8 +98,8 @@ def _variance_with_pending(
     """Treat the points being measured as known, at their means: a variance needs no values."""
     assert covariances.pending is not None
     points = np.vstack([covariances.points, covariances.pending])
-    whole = scale**2 * _kernel(points, points, length) + noise**2 * np.eye(len(points))
-    wide = np.hstack([across, scale**2 * _kernel(covariances.places, covariances.pending, length)])
+    whole = scale**2 * covariances.kernel(points, points, length) + noise**2 * np.eye(len(points))
+    wide = np.hstack([across, scale**2 * covariances.kernel(covariances.places, covariances.pending, length)])
     return np.asarray(scale**2 - (wide * np.linalg.solve(whole, wide.T).T).sum(axis=1))
 
 
@@ -135,7 +147,13 @@ class Forecaster:
         """Return the covariances of these candidates, predicting one of each kind."""
         places = self.candidates.places
         scales = UNKNOWN_SCALES if self.candidates.is_launched else SCALES
-        return Covariances(places[rows], places[self.candidates.firsts], places[list(self._pending)], scales)
+        return Covariances(
+            places[rows],
+            places[self.candidates.firsts],
+            places[list(self._pending)],
+            scales,
+            self.candidates.axes,
+        )
 
     def _of_part(
         self, part: int, base: Forecast, covariances: Covariances, rows: list[int], trials: list[Trial]
@@ -276,3 +294,17 @@ def normal_share(z: Array) -> Array:
     poly = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
     upper = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * poly
     return np.asarray(np.where(z >= 0, 1 - upper, upper))
+
+
+# --- the chance of a start
+
+_NEAR = 3.0  # doublings over which configurations start or fail alike
+_PRIOR = 0.5  # weight of the expectation that a configuration starts
+_FAILURE = 3.0  # weight of a failed start against one that worked
+
+
+def start_chance(places: Array, working: Array, failed: Array) -> Array:
+    """Return the probability of each configuration to start, from those near it that did or did not."""
+    good = _PRIOR + (_kernel(places, working, _NEAR).sum(axis=1) if len(working) else 0.0)
+    bad = _FAILURE * _kernel(places, failed, _NEAR).sum(axis=1) if len(failed) else np.zeros(len(places))
+    return np.asarray(good / (good + bad))

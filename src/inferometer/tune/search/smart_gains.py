@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from inferometer.stats.figures import THROUGHPUT
 from inferometer.tune.scoring import passes, pool
-from inferometer.tune.search.forecast import MEAN, expected_gain
+from inferometer.tune.search.forecast import MEAN, expected_gain, start_chance
 from inferometer.tune.search.smart_state import SmartState
 from inferometer.tune.search.throughput_model import Array
 
@@ -82,7 +82,17 @@ def gains(state: SmartState) -> Array:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
     else:
         gain = feasible * (1.0 + np.exp(np.clip(value.mean - value.mean.max(), -5, 0)))
-    return np.where(is_open, gain, -1.0)
+    return np.where(is_open, gain * _start_chance(state), -1.0)
+
+
+def _start_chance(state: SmartState) -> Array | float:
+    """Return the probability of each candidate of a launched server to start."""
+    if not state.candidates.is_launched or not state.broken:
+        return 1.0
+    places = np.array([row.place for row in state.candidates.configurations])
+    working = sorted(set(state.candidates.which[state.rows].tolist()))
+    found = start_chance(places, places[working], places[sorted(state.broken)])
+    return np.asarray(found[state.candidates.which])
 
 
 def _is_missed(state: SmartState) -> Mask:
