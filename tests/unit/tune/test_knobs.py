@@ -3,12 +3,14 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.options.varying import Vary
 from inferometer.tune.condition import parse_condition
-from inferometer.tune.knobs import coordinates, ruled_out, worded
+from inferometer.tune.knobs import axes, coordinates, ruled_out, worded
+from inferometer.tune.search.forecast import UNKNOWN_SCALES, Covariances, predict, start_chance
 from inferometer.tune.space import launched
 
 # --- conditions
@@ -131,3 +133,32 @@ def test_other_words_are_not_ruled_out():
     rows = [{"slots": slots, "dtype": dtype} for dtype in ("a", "b") for slots in (1, 2, 4)]
     assert ruled_out(rows, {1: True}, [0]) == {2: 1}
     assert ruled_out(rows, {4: True}, [0]) == {}
+
+
+def test_axes_are_the_columns_of_each_placeholder():
+    choices = {"slots": (1, 2, 4), "fixed": (7,), "policy": ("fifo", "sorted", "fair"), "batch": (64, 256)}
+    assert axes(choices) == ((0,), (1, 2, 3), (4,))
+    values = {"slots": 4, "fixed": 7, "policy": "fair", "batch": 256}
+    assert len(coordinates(values, choices)) == 5
+
+
+def test_a_knob_that_was_varied_alone_is_forecast_for_all_values_of_the_others():
+    """Slots and batch each double the rate; the corner where both are changed was not measured."""
+    points = np.array([[0.0, 0.0, 3.0, 0.0], [6.0, 0.0, 3.0, 0.0], [0.0, 6.0, 3.0, 0.0]])
+    corner = np.array([[6.0, 6.0, 3.0, 0.0]])
+    rates = np.log([100.0, 200.0, 200.0])
+    together, apart = (
+        predict(Covariances(points, corner, scales=UNKNOWN_SCALES, axes=columns), rates, 0.25)[0][0]
+        for columns in ((), ((0,), (1,)))
+    )
+    assert apart > together
+    assert apart > np.log(200.0)
+
+
+def test_neighbours_of_a_failed_start_are_expected_to_fail():
+    places = np.array([[0.0, 0.0], [4.0, 6.0], [4.0, 5.0], [1.0, 0.0], [0.0, 6.0]])
+    found = start_chance(places, working=places[:1], failed=places[1:2])
+    assert found[3] > 0.8
+    assert found[2] < 0.35
+    assert found[2] < found[4] < found[3]
+    assert start_chance(places, places[:1], places[:0]).min() == 1.0

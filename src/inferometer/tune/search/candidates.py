@@ -69,6 +69,7 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     if len(configurations) > MOST_CONFIGURATIONS:
         drawn = random.Random(problem.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
         configurations = [configurations[0], *drawn]
+    is_launched = problem.tasks[0].space.is_launched
     per_doubling = per_doubling or (PER_RATE_DOUBLING if problem.settings.by_rate else PER_DOUBLING)
     loads = [
         problem.load(value, batch)
@@ -98,8 +99,8 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         points,
         kinds.reshape(-1),
         firsts,
-        problem.tasks[0].space.is_launched,
-        axes(problem.tasks[0].space.choices) if problem.tasks[0].space.is_launched else (),
+        is_launched,
+        axes(problem.tasks[0].space.choices) if is_launched else (),
     )
 
 

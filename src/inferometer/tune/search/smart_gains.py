@@ -50,8 +50,8 @@ def of_new_count(state: SmartState, left_for_s: float) -> int | None:
 def best_next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | None]:
     """Return the largest expected gain, and the candidate with the largest expected gain per second.
 
-    If only one more configuration can be loaded, it is the one with the largest expected gain, and measurements of
-    loaded configurations must leave enough time for it.
+    If only one more configuration can be loaded, it is the one with the largest expected gain. Measurements of loaded
+    configurations must leave enough time for it; on a launched server that starts slowly, for all that still fit.
     """
     gain, cost_s = gains(state), state.costs(state.look)
     left_s = state.clock.left_s - left_for_s
@@ -61,8 +61,12 @@ def best_next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | 
     is_fresh = ~np.isin(state.candidates.which, state.loaded)
     value = gain / cost_s
     last = int(np.where(is_fresh, gain, -1.0).argmax())
-    if is_fresh[last] and gain[last] > WORTH and left_s < 2 * cost_s[last]:
-        value = np.where(is_fresh | (cost_s + cost_s[last] > left_s), gain / cost_s[last], value)
+    if is_fresh[last] and gain[last] > WORTH and np.isfinite(left_s):
+        start_s = float(cost_s[last])
+        starts = left_s // start_s
+        if starts < 2 or (state.candidates.is_launched and state.is_slow_to_load):
+            is_dear = (left_s - cost_s) // start_s < starts  # one start fewer fits afterwards
+            value = np.where(is_fresh | is_dear, gain / start_s, value)
     return float(gain.max()), int(value.argmax())
 
 
