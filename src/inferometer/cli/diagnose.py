@@ -36,11 +36,7 @@ COMMAND = Command(
             "localhost:8000/v1/chat/completions --output-tokens 64",
             "an LLM server, with its metrics if available",
         ),
-        (
-            "--serve 'llama-server -m m.gguf --port {port}' --apply",
-            "start a server, and restart it with other options",
-        ),
-        ("localhost:8000 simple -c 1:16:x2 -d 5s --html why.html", "at these loads, with an HTML report"),
+        ("--serve 'llama-server -m m.gguf --port {port}' --apply", "start a server, and try other options"),
     ),
     epilog="--duration sets the time per load (default 3 s), --concurrency the loads (default 1:8, then higher while "
     "throughput grows).",

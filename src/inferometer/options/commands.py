@@ -155,13 +155,13 @@ class DiagnoseOptions:
     )
     keep: bool = option(
         "--keep",
-        "Leave the server with the configuration that --apply found",
+        "Keep the configuration that --apply found",
         is_main=True,
         reach=Reach.CHANGES_SERVER,
     )
     write_config: Path | None = option(
         "--write-config",
-        "Write the config.pbtxt files that --apply found to this folder",
+        "Write the config.pbtxt files of --apply here",
         path("DIR"),
         is_main=True,
     )
@@ -172,8 +172,7 @@ class DiagnoseOptions:
         is_main=True,
     )
     serve: str | None = serving.serve(
-        "Start the server with this command, such as 'llama-server --port {port} --parallel 4', and stop it at the "
-        "end; --apply restarts it with the suggested option"
+        "Command that starts the server, with {port}; --apply restarts it with other options"
     )
     preset: str | None = serving.preset(
         "Known server: names its options and its ready check (default: recognised from the command)"

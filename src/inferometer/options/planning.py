@@ -87,7 +87,7 @@ class CapacityOptions:
     )
     startup_s: float | str | None = option(
         "--startup",
-        "Time until a new replica is ready and warm, or a result of `tune --serve`, which measured it",
+        "Time until a new replica is ready, or a file of `tune --serve`",
         duration_or_file(zero=True),
         shown="1m",
     )
