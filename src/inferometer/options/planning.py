@@ -7,7 +7,16 @@ from inferometer.options.amounts import price
 from inferometer.options.lengths import lengths
 from inferometer.options.option import appended, option
 from inferometer.options.reach import Reach
-from inferometer.options.values import choice, decimal, duration, duration_or_file, label, objective, text, whole
+from inferometer.options.values import (
+    choice,
+    decimal,
+    duration,
+    duration_or_file,
+    label,
+    objective,
+    text,
+    whole,
+)
 
 SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
