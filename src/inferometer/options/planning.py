@@ -47,7 +47,7 @@ class CapacityOptions:
     )
     slo: Slo = option(
         "--slo",
-        "SLO to meet in every stretch of the traffic, such as 'p99<50ms, errors<0.1%'",
+        "SLO to meet at all times, such as 'p99<50ms'",
         objective(),
         is_required=True,
     )
@@ -84,8 +84,7 @@ class CapacityOptions:
     )
     stretch_s: float | None = option(
         "--stretch",
-        "Length of a stretch of the trace, each of which must meet the SLO (default: 5m, or longer to hold a "
-        "thousand requests)",
+        "Length of the parts that must meet the SLO (default: 5m, or longer to hold a thousand requests)",
         duration(zero=False),
     )
     scale_on: str | None = option(

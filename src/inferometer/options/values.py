@@ -142,9 +142,8 @@ def _refuse_time(name: str, word: str, metavar: str = "") -> None:
     if _TIME.fullmatch(word.strip()) is not None:
         remedy = f"give a duration with -d: -d {word}"
         if metavar == "MSEC":
-            remedy = (
-                f"write {name} {plain_number(parse_duration_ns(word, name) / NS_PER_MS)}, in milliseconds"
-            )
+            milliseconds = plain_number(parse_duration_ns(word, name) / NS_PER_MS).replace(",", "")
+            remedy = f"write {name} {milliseconds}, in milliseconds"
         raise refusal(name, f"'{word}' is a duration, but {name} takes a number", remedy=remedy)
 
 

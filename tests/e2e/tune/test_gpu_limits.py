@@ -27,7 +27,10 @@ def measured(address: str, **given: object):
         TuneOptions(url=address, slo="gpu memory<8GB"), changed(Options(), model="fake", **given)
     )
     deployment = SimpleNamespace(
-        addresses=Addresses(address, address, "http://127.0.0.1:9/metrics"), pid=None, host=lambda model: None
+        addresses=Addresses(address, address, "http://127.0.0.1:9/metrics"),
+        pid=None,
+        host=lambda model: None,
+        warms_by_load=False,
     )
     meter = EngineMeter({"fake": options.models[0].options}, Effort(0.3, 0.5), {})
     try:

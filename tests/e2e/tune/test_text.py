@@ -26,6 +26,7 @@ class Elsewhere:
 
     addresses = Addresses("127.0.0.1:9", "127.0.0.1:9", "http://127.0.0.1:9/metrics")
     pid = None
+    warms_by_load = False
 
     def host(self, model):
         return None
