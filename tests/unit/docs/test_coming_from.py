@@ -13,7 +13,7 @@ from inferometer.options.command_line import Command
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/coming-from.md").read_text()
 LISTS = ROOT / "tests/data/peer_options"
-SECTIONS = {"guidellm": "guidellm", "vllm": "vllm bench serve"}
+SECTIONS = {"aiperf": "aiperf and genai-perf", "guidellm": "guidellm", "vllm": "vllm bench serve"}
 REASON = re.compile(r"no, because (?:\S+ ){3,}\S+")
 
 Row = tuple[str, str]
