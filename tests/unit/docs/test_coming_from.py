@@ -70,7 +70,9 @@ def unknown(right: str) -> list[str]:
 def test_every_option_of_the_tool_is_in_a_table(tool: str) -> None:
     rows = table_rows(PAGE, SECTIONS[tool])
     assert not missing(tool, rows)
-    assert all(missing(tool, [other for other in rows if other is not row]) for row in rows if listed_once(row, rows))
+    assert all(
+        missing(tool, [other for other in rows if other is not row]) for row in rows if listed_once(row, rows)
+    )
 
 
 def listed_once(row: Row, rows: list[Row]) -> bool:
@@ -88,6 +90,13 @@ def test_every_row_names_options_of_ours_or_a_reason(tool: str) -> None:
 
 def test_faults_in_a_table_are_found() -> None:
     assert unknown("`-c 4 --concurency 4`") == ["--concurency"]
-    assert unknown("`inferometer find --by rate`") == [] and unknown("`--by rate`") == ["--by"]
-    assert not REASON.match("no") and not REASON.match("no, because not")
-    assert list(names_in("`--data kind=a,path=F`, `kind=b`")) == ["--data", "--data kind=a", "--data path=", "--data kind=b"]
+    assert unknown("`inferometer find --by rate`") == []
+    assert unknown("`--by rate`") == ["--by"]
+    assert not REASON.match("no")
+    assert not REASON.match("no, because not")
+    assert list(names_in("`--data kind=a,path=F`, `kind=b`")) == [
+        "--data",
+        "--data kind=a",
+        "--data path=",
+        "--data kind=b",
+    ]
