@@ -70,14 +70,6 @@ def unknown(right: str) -> list[str]:
 def test_every_option_of_the_tool_is_in_a_table(tool: str) -> None:
     rows = table_rows(PAGE, SECTIONS[tool])
     assert not missing(tool, rows)
-    assert all(
-        missing(tool, [other for other in rows if other is not row]) for row in rows if listed_once(row, rows)
-    )
-
-
-def listed_once(row: Row, rows: list[Row]) -> bool:
-    others = {name for other in rows if other is not row for name in names_in(other[0])}
-    return not others.issuperset(names_in(row[0]))
 
 
 @pytest.mark.parametrize("tool", SECTIONS)
@@ -100,3 +92,5 @@ def test_faults_in_a_table_are_found() -> None:
         "--data path=",
         "--data kind=b",
     ]
+    rows = table_rows(PAGE, SECTIONS["vllm"])
+    assert missing("vllm", [row for row in rows if "`--goodput" not in row[0]]) == {"--goodput"}
