@@ -54,7 +54,7 @@ class SelectorTimer:
         self.time_ns = None
 
     def close(self) -> None:
-        """Do nothing: there is no descriptor."""
+        """Do nothing, since no descriptor was opened."""
 
 
 class SelectorSet:
