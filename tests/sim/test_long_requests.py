@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.base import status
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
@@ -192,3 +193,27 @@ def test_users_of_short_answers_start_at_once_and_have_no_first_round(level_sett
     )
     assert level.first_round is None
     assert level.measurement.infer_per_s.value == pytest.approx(800, rel=0.001)
+
+
+@pytest.mark.parametrize(("lengths", "users"), [("fixed 64", 1), ("fixed 64", 32), ("32..96", 64)])
+def test_tokens_of_answers_that_arrive_whole_count_by_latency(lengths, users):
+    """Those of answers that ended in the window alone would be up to 9 % too few."""
+    truth = stationary(lengths, users, TRUTH_S)
+    found = measured(lengths, users, seed=3, is_streamed=False).measurement
+    tokens = found.tokens.output_interval
+    assert found.streaming is None
+    assert found.tokens.output_per_s == tokens.value == pytest.approx(truth.tokens_per_s, rel=0.01)
+    assert tokens.relative_half_width < 0.05
+    assert tokens.low * 0.995 <= truth.tokens_per_s <= tokens.high * 1.005
+
+
+def test_failures_count_by_the_time_that_they_take(level_settings):
+    """Half of the requests fail at once, so that the others have the time of all."""
+    level = closed_level(
+        lambda number, sent_ns: Reply(NS_PER_S) if number % 2 else Reply(NS_PER_MS, status.HTTP + 503),
+        level_settings,
+        users=4,
+        follows_work=True,
+    )
+    assert level.measurement.failed_count > 10
+    assert level.measurement.infer_per_s.value == pytest.approx(4 / 1.001, rel=0.02)

@@ -79,6 +79,7 @@ class BatchingServer:
     troubles: Troubles | None = None
     latest_s: float = 0.002  # maximum of the random delay of a request
     prompts: Lengths = lambda source: PROMPT
+    is_streamed: bool = True  # otherwise answers arrive whole
 
     def open(self, clock: FakeClock, callbacks: Callbacks) -> "_BatchingNetwork":
         return _BatchingNetwork(self, clock, callbacks)
@@ -128,7 +129,7 @@ class _BatchingNetwork:
         return self._live[slot][0]
 
     def times(self, slot: int) -> Sequence[int]:
-        return _times_ns(self._live[slot][1])
+        return _times_ns(self._live[slot][1]) if self._server.is_streamed else ()
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         sent_ns, asked = self._live.pop(slot)
@@ -171,9 +172,10 @@ class _BatchingNetwork:
         for asked in self._engine.finish_step(now_ns):
             slot = self._slots.pop(id(asked))
             sent_ns, _ = self._live.pop(slot)
-            times = _times_ns(asked)
+            times = _times_ns(asked) if self._server.is_streamed else [now_ns]
+            stamps = times if self._server.is_streamed else ()
             self._finish(
-                slot, outcome.OK, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times, asked.answer,
+                slot, outcome.OK, sent_ns, sent_ns, times[0], now_ns, 100, len(times), stamps, asked.answer,
                 asked.prompt,
             )  # fmt: skip
 
@@ -246,11 +248,15 @@ def measured(
     seconds: float = 10.0,
     ramp_ns: int | None = None,
     troubles: Troubles | None = None,
+    is_streamed: bool = True,
 ) -> Level:
     """Measure a level like `inferometer measure -c USERS -d SECONDS`."""
     clock = FakeClock()
     server = BatchingServer(
-        _LENGTHS[lengths], seed, troubles=None if troubles is None else replace(troubles, seen=set())
+        _LENGTHS[lengths],
+        seed,
+        troubles=None if troubles is None else replace(troubles, seen=set()),
+        is_streamed=is_streamed,
     )
     instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
     duration_ns = round(seconds * NS_PER_S)

@@ -335,6 +335,9 @@ class _Parts:
         sections = _section_count(len(pieces) or series.count)
         return None if sections is None else _Parts(series, sections, pieces)
 
+    def is_aligned(self, other: "_Parts") -> bool:
+        return bool(np.array_equal(self._sizes, other._sizes))
+
     def sums(self) -> Sections:
         if not self._pieces:
             return np.add.reduceat(self._values, self._starts).astype(np.float64)
@@ -372,6 +375,24 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
     found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
     size = float(sizes.sum()) / len(sizes)
     return None if found is None else Margin(found.down / size, found.up / size)
+
+
+def paired_margin(amounts: Series, sizes: Series) -> Margin | None:
+    """Return the margin of the ratio of two sums, given both terms of each request in the same order; None if there
+    are too few."""
+    count = amounts.count
+    if (
+        FEW <= count < FEWEST_SECTIONS * LEAST_UNITS
+    ):  # too few to test, so assumed to be independent, as above
+        rest = amounts.values() - amounts.total / sizes.total * sizes.values()
+        reach = (
+            student_t(0.975, count - 1) * math.sqrt(float(rest @ rest) * count / (count - 1)) / sizes.total
+        )
+        return Margin(reach, reach)
+    above, below = _Parts.of(amounts), _Parts.of(sizes)
+    if above is None or below is None or not above.is_aligned(below):
+        return None
+    return _ratio_margin(above.sums(), below.sums())
 
 
 def ratio_sections(total: NDArray[np.int64], times: NDArray[np.int64]) -> Margin | None:

@@ -45,7 +45,15 @@ from inferometer.stats.measurement import (
 from inferometer.stats.series import Series
 from inferometer.stats.streams import lanes
 from inferometer.stats.windows import Window
-from inferometer.stats.work import MANY, flow, narrowed, request_rate, response_rate, widened
+from inferometer.stats.work import (
+    MANY,
+    flow,
+    narrowed,
+    request_rate,
+    response_rate,
+    whole_token_rate,
+    widened,
+)
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", str, tuple[str, str])
@@ -138,6 +146,8 @@ def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:
     if arrived is None:
         return found
     prompt_per_s = requests.value * found.prompt / max(whole.count, 1)
+    if arrived.limits is None and found.output_interval is not None and found.output_per_s:
+        arrived = scaled(found.output_interval, arrived.value / found.output_per_s)
     return replace(found, output_per_s=arrived.value, output_interval=arrived, prompt_per_s=prompt_per_s)
 
 
@@ -171,15 +181,26 @@ def latency_estimate(window: Window, chosen: int | None) -> Estimate:
 
 def rate_estimate(window: Window, batch: int) -> Estimate:
     """Return inferences per second: by work done if a closed load had few rounds, otherwise by ends."""
-    if window.is_followed and window.lag_ns is None and window.count:
-        in_flight = window.busy_ns / window.duration_ns
-        if window.count < MANY * in_flight and in_flight > 0:
-            good = window.count / max(window.ended_count, 1)
-            latency = window.latency_ns
-            mean = mean_estimate(latency.total / latency.count, few_margin(latency))
-            requests = scaled(request_rate(in_flight, mean), good)
-            return scaled(_narrowed(window, requests), batch)
+    if _is_few_rounds(window):
+        latency = window.latency_ns
+        mean = mean_estimate(latency.total / latency.count, few_margin(latency))
+        requests = request_rate(_in_flight(window), mean)
+        return scaled(_narrowed(window, requests), batch)
     return rate_interval(window.infer_per_s(batch), window.ends.groups(), window.duration_ns // NS_PER_US)
+
+
+def _is_few_rounds(window: Window) -> bool:
+    """Return whether a closed load had so few rounds that ends alone would miss much of the work."""
+    in_flight = window.busy_ns / window.duration_ns
+    return window.is_followed and window.lag_ns is None and 0 < window.count < MANY * in_flight
+
+
+def _in_flight(window: Window) -> float:
+    """Return the mean number in flight of requests that succeed: all, by the share of time spent on them."""
+    good_ns = window.latency_ns.total
+    failed_ns = window.cancelled.ran_ns.total + sum(row.total_ns for row in window.failures.values())
+    empty_ns = good_ns / window.count * window.empty  # their duration is not recorded
+    return window.busy_ns / window.duration_ns * good_ns / max(good_ns + failed_ns + empty_ns, 1)
 
 
 def _narrowed(window: Window, requests: Estimate) -> Estimate:
@@ -195,13 +216,20 @@ def _narrowed(window: Window, requests: Estimate) -> Estimate:
 
 
 def token_estimate(window: Window) -> Estimate | None:
-    """Return output tokens per second, by arrival; None if unknown.
+    """Return output tokens per second, by arrival or, for whole answers, by latency; None if unknown.
 
     Tokens arrive in events; finished answers show how many tokens an event has, and which share belongs to successful
     answers.
     """
-    if not window.is_followed or window.tokens is None or not window.arrivals.count:
+    if not window.is_followed or window.tokens is None:
         return None
+    if not window.arrivals.count:
+        is_known = _is_few_rounds(window) and window.tokens.output.count == window.count
+        return (
+            whole_token_rate(_in_flight(window), window.tokens.output, window.latency_ns)
+            if is_known
+            else None
+        )
     events, total = window.ended_events, window.tokens.output.total
     each = total / events if events else 1.0
     found = scaled(_arrivals(window), each)

@@ -17,6 +17,10 @@ several tokens, as with speculative decoding: the ratio is that of finished answ
 
 With fewer than two rounds, there is nothing to compare: the interval is based on sections of the time.
 
+If answers arrive **whole**, no token of an unfinished answer is known. Then tokens, too, follow Little's law: the
+number in flight times the tokens of ended answers over their latency. Longer answers take longer, so the ratio varies
+less than either of them.
+
 **Requests** follow Little's law: the number in flight, which is known exactly at any time, over their mean latency. The
 two figures of a row thus agree, and the interval is that of the mean latency, or that of tokens over the mean length of
 an answer, whichever is narrower: with equal lengths, requests are as precise as tokens. A level with `MANY` rounds
@@ -31,8 +35,9 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S
 from inferometer.stats.ends import Groups
-from inferometer.stats.intervals import ratio_sections, student_t
+from inferometer.stats.intervals import paired_margin, ratio_sections, student_t
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.series import Series
 
 MANY = 100  # rounds from which on ends are counted; also degrees of freedom that count as unlimited
 FEWEST_ROUNDS = 2.0
@@ -162,6 +167,16 @@ def request_rate(in_flight: float, latency: Estimate) -> Estimate:
     down = math.hypot(per_s - slowest, LEAST * per_s)
     up = None if fastest is None else math.hypot(fastest - per_s, LEAST * per_s)
     return Estimate(per_s, max(0.0, per_s - down), None if up is None else per_s + up)
+
+
+def whole_token_rate(in_flight: float, tokens: Series, latency: Series) -> Estimate:
+    """Return the tokens per second of answers that arrive whole, given both for each, in nanoseconds the latency."""
+    per_s = in_flight * NS_PER_S * tokens.total / latency.total
+    width = paired_margin(tokens, latency)
+    if width is None:
+        return Estimate(per_s)
+    down, up = (math.hypot(in_flight * NS_PER_S * part, LEAST * per_s) for part in width)
+    return Estimate(per_s, max(0.0, per_s - down), per_s + up)
 
 
 def narrowed(requests: Estimate, tokens: Estimate, length: Estimate) -> Estimate:
