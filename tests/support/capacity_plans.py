@@ -8,6 +8,7 @@ from inferometer.capacity.plan import (
     BasedFigure,
     CapacityPlan,
     FleetFigures,
+    NeededRange,
     PlannedOption,
     PlannedTerm,
     ReplicaFigures,
@@ -40,6 +41,7 @@ def sample_capacity(name: str | None = None) -> CapacityPlan:
             replica=_replica(11.0, 90.0),
             price_per_h=0.10,
             reason="a single request without queueing already violates 'p99<50ms'",
+            needed=NeededRange(None, None),
         ),
     )
     return CapacityPlan(
@@ -87,6 +89,7 @@ def _option(name: str, stretches: tuple[Stretch, ...], *, per_s: float, price: f
         replica=_replica(per_s, 20.0),
         price_per_h=price,
         fewest=_fleet(most, peak, per_s, 41.0),
+        needed=NeededRange(most, most),
         whole=_fleet(most + 1, peak, per_s, 33.0),
         over_time=over_time,
         over_time_basis="interpolated",

@@ -85,7 +85,14 @@ class Simulator:
     """Simulates fleets of one kind of replica under the given traffic, and caches the outcomes."""
 
     def __init__(
-        self, replica: AnyReplica, traffic: ExpectedTraffic, promise: Slo, *, balancer: str, seed: int
+        self,
+        replica: AnyReplica,
+        traffic: ExpectedTraffic,
+        promise: Slo,
+        *,
+        balancer: str,
+        seed: int,
+        has_margin: bool = True,
     ) -> None:
         self.replica = replica
         self.traffic = traffic
@@ -96,7 +103,8 @@ class Simulator:
         self._known: dict[tuple[int, int, bool], FleetTrial] = {}
         light = alone(replica, MOST_REQUESTS, np.random.default_rng(seed))
         self._alone_values = self._values(light, rate=0.0)
-        self._tight = tuple(_with_margin(term, value) for term, value in self._terms(self._alone_values))
+        terms = self._terms(self._alone_values)
+        self._tight = tuple(_with_margin(*row) for row in terms) if has_margin else promise.terms
         self._kept_alone: dict[int, bool] = {}  # keyed by the number of requests in a stretch
 
     def trial(self, place: int, count: int, *, is_thorough: bool = False) -> FleetTrial:

@@ -1,5 +1,6 @@
 """A capacity plan as one value and one file, from which every report can be produced again."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -7,6 +8,7 @@ from inferometer.base.answer_file import Answer
 from inferometer.capacity.autoscaling import Autoscaling
 from inferometer.capacity.traffic import Stretch
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling
 
 Basis = Literal["measured", "interpolated", "extrapolated"]
 """Origin of a figure: a measured load, a load between measured ones, or a load beyond them."""
@@ -79,6 +81,32 @@ class EnergyUse:
 
 
 @dataclass(frozen=True, slots=True)
+class NeededRange:
+    """Fewest replicas that meet the SLO if every measured figure is at the best or worst end of its interval.
+
+    An end is None if no number meets the SLO there. `doubt` says why the measurement sets no bound, if it does not.
+    """
+
+    low: int | None
+    high: int | None
+    doubt: str = ""
+
+    @property
+    def ruling(self) -> Ruling:
+        """Whether a number of replicas is shown to meet the SLO, and to be within 10 % of the fewest that do."""
+        if self.low is None:
+            return INCONCLUSIVE if self.doubt else NOT_SHOWN
+        if self.doubt or self.high is None or _is_more(self.high, self.low):
+            return INCONCLUSIVE
+        return SHOWN
+
+
+def _is_more(value: float, other: float) -> bool:
+    """Return whether a value is larger by as much as matters."""
+    return value > other and value >= other * (1 + MATTERS_PERCENT / 100)
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedOption:
     """One kind of machine or configuration; `fewest` is None if no number of replicas meets the SLO."""
 
@@ -104,11 +132,21 @@ class PlannedOption:
     )
     cost_per_million: float | None = None  # output tokens, with all replicas running all the time
     energy: EnergyUse | None = None  # None if the result has no energy figures
+    needed: NeededRange | None = None  # None in plans of earlier versions
 
     @property
     def replicas(self) -> int:
         """Number of replicas including spare ones; 0 if no number meets the SLO."""
         return 0 if self.whole is None else self.whole.replicas
+
+    @property
+    def ruling(self) -> Ruling:
+        """The ruling on the number of replicas."""
+        return INCONCLUSIVE if self.needed is None else self.needed.ruling
+
+    def price_of(self, replicas: int) -> float:
+        """Return what this many replicas cost per hour; their number if they have no price."""
+        return replicas if self.price_per_h is None else replicas * self.price_per_h
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +178,30 @@ class CapacityPlan(Answer):
     @property
     def chosen(self) -> PlannedOption | None:
         return None if self.best is None else self.options[self.best]
+
+    @property
+    def maybe_better(self) -> PlannedOption | None:
+        """An option that may be cheaper than the chosen one by as much as matters, within the intervals of both."""
+        chosen = self.chosen
+        if chosen is None:
+            return None
+        high = None if chosen.needed is None else chosen.needed.high
+        most = math.inf if high is None else chosen.price_of(high + self.spare)
+        for option in self.options:
+            if option is chosen or option.needed is None or option.needed.low is None:
+                continue
+            if _is_more(most, option.price_of(option.needed.low + self.spare)):
+                return option
+        return None
+
+    @property
+    def ruling(self) -> Ruling:
+        """The ruling on the plan: on the number of replicas of the best option, and on its being the best."""
+        chosen = self.chosen
+        if chosen is None:
+            is_settled = all(option.ruling == NOT_SHOWN for option in self.options)
+            return NOT_SHOWN if is_settled else INCONCLUSIVE
+        return chosen.ruling if self.maybe_better is None else INCONCLUSIVE
 
     @property
     def span_s(self) -> float:

@@ -17,20 +17,23 @@ If rates were measured, the number of requests inside is unknown: the lightest r
 heaviest the throughput. The number of places is then that of the configured instances, or one if none are configured,
 which is the slowest way to reach that throughput; the rest of the time does not queue.
 
-If a figure has a confidence interval, its less favourable end is used.
+If a throughput has a confidence interval, its less favourable end is used. The same replica at either end of all
+intervals, of the error rates and of the distribution of latencies too, says how many more or fewer replicas the data
+leave open.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, plain_number
+from inferometer.stats.binomial import share_estimate
 from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.series import BINS_PER_OCTAVE
@@ -43,6 +46,9 @@ MOST_INSIDE = 4096
 REMEDY = "save one with: inferometer measure URL MODEL -c 1,2,4,8 --json machine.json"
 
 Draws = NDArray[np.float64]
+End = Literal["planned", "best", "worst"]
+"""Which ends of the intervals count: those of the plan, or the most or least favourable of every figure."""
+NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +115,10 @@ class Replica:
         return float(shares[np.minimum(np.searchsorted(loads, inside), len(loads) - 1)].mean())
 
 
-def measured_loads(levels: Sequence[Level]) -> tuple[tuple[MeasuredLoad, ...], bool]:
+def measured_loads(levels: Sequence[Level], end: End = "planned") -> tuple[tuple[MeasuredLoad, ...], bool]:
     """Return the loads with an answered request in ascending order, and whether throughput was still growing."""
     found = _answered(levels)
-    loads = tuple(_load(*row) for row in found)
+    loads = tuple(_load(*row, end) for row in found)
     if found[0][0].mode == "request_rate":
         return loads, _is_growing_by_rate(found, loads)
     before = loads[-2].per_s if len(loads) > 1 else 0.0
@@ -146,42 +152,65 @@ def check_fixed_loads(result: Result, name: str) -> None:
         )
 
 
-def replica_of(result: Result, name: str) -> Replica:
+def replica_of(result: Result, name: str, end: End = "planned") -> Replica:
     """Derive the replica model from the levels of a result."""
     check_fixed_loads(result, name)
     levels = _answered(result.levels)
     if levels[0][0].mode == "concurrency":
-        return _by_concurrency(levels, _instances(result.model))
-    return _by_rate(levels, _instances(result.model))
+        return _by_concurrency(levels, _instances(result.model), end)
+    return _by_rate(levels, _instances(result.model), end)
+
+
+def measured_levels(result: Result) -> list[tuple[Level, Measurement]]:
+    """Return the levels that a replica is derived from, with their figures; the lightest load first."""
+    return _answered(result.levels)
+
+
+def load_words(level: Level) -> str:
+    """`concurrency 4`, or `rate 20`."""
+    return f"{'concurrency' if level.mode == 'concurrency' else 'rate'} {plain_number(level.value)}"
 
 
 _Levels = Sequence[tuple[Level, Measurement]]
+Work = tuple[tuple[float, ...], tuple[float, ...]]
+"""Quantiles of the work of a request, and the share of requests below each."""
 
 
-def _load(level: Level, found: Measurement) -> MeasuredLoad:
+def _load(level: Level, found: Measurement, end: End) -> MeasuredLoad:
     """Return the figures of a level. Failed requests count as sent but not as done: quick failures add no capacity."""
-    value, low = found.infer_per_s.value, found.infer_per_s.low
-    low_per_s = value if low is None else max(low, value * LEAST_PART)
+    value, limits = found.infer_per_s.value, found.infer_per_s.limits
+    low_per_s = value
+    if limits is not None:
+        low_per_s = limits[1] if end == "best" else max(limits[0], value * LEAST_PART)
     return MeasuredLoad(
         load=level.value,
         per_s=value / found.batch,
         low_per_s=low_per_s / found.batch,
         sent_per_s=value / found.batch / max(1 - found.failed_share, 1e-9),
-        failed_share=found.failed_share,
+        failed_share=_failed_share(found, end),
         mean_s=found.latency.mean_ns / NS_PER_S,
     )
 
 
-def _by_concurrency(levels: _Levels, instances: int | None) -> Replica:
-    loads, is_growing = measured_loads([level for level, _ in levels])
+def _failed_share(found: Measurement, end: End) -> float:
+    if end == "planned" or not found.failed_count:
+        return found.failed_share
+    limits = share_estimate(found.failed_count, found.ended_count).limits
+    assert limits is not None
+    return limits[0] if end == "best" else limits[1]
+
+
+def _by_concurrency(levels: _Levels, instances: int | None, end: End) -> Replica:
+    loads, is_growing = measured_loads([level for level, _ in levels], end)
+    work = _work(levels[0][1].latency, end)
     most = max(row.low_per_s for row in loads)
     if instances is not None and _are_instances(loads, instances, most):
         places = _Places(instances, most, alone_s=1 / loads[0].low_per_s)
-        return _with_instances(places, levels[0][1].latency, loads, is_growing=is_growing)
+        return _with_instances(places, work, loads, is_growing=is_growing)
     inside = np.arange(1, min(int(loads[-1].load), MOST_INSIDE) + 1)
     points = {0.0: 0.0, **{row.load: row.low_per_s for row in loads}}
     per_s = np.interp(inside, list(points), list(points.values()))
-    edges, shares = _work(levels[0][1].latency)
+    edges, shares = work
     return Replica(
         mode="concurrency",
         places=int(np.argmax(per_s >= NEARLY_ALL * per_s.max())) + 1,
@@ -202,15 +231,16 @@ def _are_instances(loads: Sequence[MeasuredLoad], instances: int, most: float) -
     return all(row.low_per_s >= NEARLY_ALL * min(row.load * alone.low_per_s, most) for row in loads)
 
 
-def _by_rate(levels: _Levels, instances: int | None) -> Replica:
-    loads, is_growing = measured_loads([level for level, _ in levels])
+def _by_rate(levels: _Levels, instances: int | None, end: End) -> Replica:
+    loads, is_growing = measured_loads([level for level, _ in levels], end)
     lightest = levels[0][1].latency
     places = _Places(
         1 if instances is None else instances,
         most=max(row.low_per_s for row in loads),
         alone_s=max(lightest.mean_ns, 1) / NS_PER_S,
     )
-    return _with_instances(places, lightest, loads, is_growing=is_growing, mode="request_rate")
+    work = _work(lightest, end)
+    return _with_instances(places, work, loads, is_growing=is_growing, mode="request_rate")
 
 
 def _is_growing_by_rate(levels: _Levels, loads: Sequence[MeasuredLoad]) -> bool:
@@ -231,13 +261,13 @@ class _Places:
 
 def _with_instances(
     places: _Places,
-    latency: Distribution,
+    work: Work,
     loads: tuple[MeasuredLoad, ...],
     *,
     is_growing: bool,
     mode: str = "concurrency",
 ) -> Replica:
-    edges, shares = _work(latency)
+    edges, shares = work
     # All variation of the latency is attributed to the time in a place, where it is relatively larger.
     wider = places.alone_s / places.service_s
     return Replica(
@@ -252,8 +282,11 @@ def _with_instances(
     )
 
 
-def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return quantiles of the work of requests and the share of requests below each; the mean is 1."""
+def _work(latency: Distribution, end: End) -> Work:
+    """Return quantiles of the work of requests and the share of requests below each; the mean is 1.
+
+    At the ends of the intervals, each share is that of its Wilson interval, so that few requests leave a wide tail.
+    """
     step = 2.0 ** (-1 / BINS_PER_OCTAVE)
     edges: list[float] = []
     below: list[int] = []
@@ -266,12 +299,14 @@ def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
         seen += count
     if not seen:
         return (1.0, 1.0), (0.0, 1.0)
-    middles = sum(
-        (edges[place] + edges[place + 1]) / 2 * (below[place + 1] - below[place])
-        for place in range(0, len(edges), 2)
-    )
-    mean = max(middles / seen, 1.0)
-    return tuple(edge / mean for edge in edges), tuple(count / seen for count in below)
+    times, shares = np.array(edges), np.array(below) / seen
+    if end != "planned":
+        spread = NORMAL_95**2 / seen
+        half = np.sqrt(spread * shares * (1 - shares) + spread**2 / 4)
+        shares = (shares + spread / 2 + (half if end == "best" else -half)) / (1 + spread)
+    between = float((np.diff(shares) * (times[1:] + times[:-1]) / 2).sum())
+    mean = max(between + times[0] * shares[0] + times[-1] * (1 - shares[-1]), 1.0)
+    return tuple((times / mean).tolist()), tuple(shares.tolist())
 
 
 def _instances(model: Mapping[str, Any]) -> int | None:

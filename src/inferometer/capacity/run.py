@@ -9,6 +9,7 @@ from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.slo import STREAMED, Slo, Term
 from inferometer.base.units import NS_PER_S, plain_number, share
 from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
+from inferometer.capacity.doubt import maybe_doubt
 from inferometer.capacity.energy import energy_use
 from inferometer.capacity.fleet import BALANCERS, AnyReplica
 from inferometer.capacity.keeping import NoNumber, Simulator, check_promise
@@ -18,11 +19,12 @@ from inferometer.capacity.plan import (
     Basis,
     CapacityPlan,
     FleetFigures,
+    NeededRange,
     PlannedOption,
     PlannedTerm,
     ReplicaFigures,
 )
-from inferometer.capacity.replica import check_fixed_loads, is_near, replica_of
+from inferometer.capacity.replica import End, check_fixed_loads, is_near, replica_of
 from inferometer.capacity.text_replica import (
     FEWEST_LOADS,
     TextReplica,
@@ -124,11 +126,11 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
     )
     term = simulator.broken_alone()
     if term is not None:
-        return replace(empty, reason=_reason(term, replica))
+        return _without_number(empty, option, request, _reason(term, replica))
     try:
-        sized = _sized(empty, simulator, request)
+        sized = _sized(empty, simulator, request, option)
     except NoNumber as reason:
-        return replace(empty, reason=str(reason))
+        return _without_number(empty, option, request, str(reason))
     use = energy_use(
         option.result,
         replica,
@@ -140,6 +142,47 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
     return replace(sized, energy=use)
 
 
+def _without_number(
+    empty: PlannedOption, option: SavedOption, request: CapacityRequest, reason: str
+) -> PlannedOption:
+    """Return an option that no number of replicas is planned for, and what the intervals leave open."""
+    stretches = request.traffic.stretches
+    place = max(range(len(stretches)), key=lambda at: stretches[at].rate)
+    doubt = "" if _is_text(option, request) else maybe_doubt(option.result, request.promise)
+    low = _fewest_at("best", option, request, place)
+    return replace(empty, reason=reason, needed=NeededRange(low, None, doubt))
+
+
+def _needed(option: SavedOption, request: CapacityRequest, place: int, planned: int) -> NeededRange:
+    """Return between which numbers of replicas the intervals of the measured figures leave the answer open."""
+    low, high = (_fewest_at(end, option, request, place, planned) for end in ("best", "worst"))
+    return NeededRange(
+        low=planned if low is None else min(low, planned),
+        high=None if high is None else max(high, planned),
+        doubt="" if _is_text(option, request) else maybe_doubt(option.result, request.promise),
+    )
+
+
+def _fewest_at(
+    end: End, option: SavedOption, request: CapacityRequest, place: int, guess: int = 0
+) -> int | None:
+    """Return the replicas that a stretch needs at an end of all intervals; None if no number is enough."""
+    simulator = Simulator(
+        _replica(option, request, end),
+        request.traffic,
+        request.promise,
+        balancer=request.balancer,
+        seed=request.seed,
+        has_margin=end != "best",
+    )
+    if simulator.broken_alone() is not None:
+        return None
+    try:
+        return simulator.needed(place, guess)
+    except NoNumber:
+        return None
+
+
 def _needs_tokens(request: CapacityRequest) -> bool:
     """Whether the plan depends on single tokens, and not only on whole requests."""
     lengths = (request.prompt_tokens, request.output_tokens, request.traffic.pairs)
@@ -148,12 +191,18 @@ def _needs_tokens(request: CapacityRequest) -> bool:
     )
 
 
-def _replica(option: SavedOption, request: CapacityRequest) -> AnyReplica:
-    is_text = is_text_run(option.result)
-    if not is_text or (not _needs_tokens(request) and len(text_observations(option.result)) < FEWEST_LOADS):
-        return replica_of(option.result, option.name)
+def _is_text(option: SavedOption, request: CapacityRequest) -> bool:
+    """Whether the plan simulates an engine that generates text."""
+    if not is_text_run(option.result):
+        return False
+    return _needs_tokens(request) or len(text_observations(option.result)) >= FEWEST_LOADS
+
+
+def _replica(option: SavedOption, request: CapacityRequest, end: End = "planned") -> AnyReplica:
+    if not _is_text(option, request):
+        return replica_of(option.result, option.name, end)
     check_fixed_loads(option.result, option.name)
-    found = text_replica_of(option.result, option.name, request.traffic.pairs)
+    found = text_replica_of(option.result, option.name, request.traffic.pairs, end)
     if request.prompt_tokens is None and request.output_tokens is None:
         return with_reuse(found, request.traffic)
     if request.traffic.pairs is not None:
@@ -162,7 +211,7 @@ def _replica(option: SavedOption, request: CapacityRequest) -> AnyReplica:
             remedy="leave out --prompt-tokens and --output-tokens",
         )
     pairs = requested_pairs(request.prompt_tokens, request.output_tokens, found.pairs)
-    return text_replica_of(option.result, option.name, pairs)
+    return text_replica_of(option.result, option.name, pairs, end)
 
 
 def _reason(term: Term, replica: AnyReplica) -> str:
@@ -175,7 +224,9 @@ def _reason(term: Term, replica: AnyReplica) -> str:
     return f"requests violate '{term.text}' at {words} {lightest}, and no lighter load was measured"
 
 
-def _sized(empty: PlannedOption, simulator: Simulator, request: CapacityRequest) -> PlannedOption:
+def _sized(
+    empty: PlannedOption, simulator: Simulator, request: CapacityRequest, option: SavedOption
+) -> PlannedOption:
     """Return the option with its numbers of replicas."""
     traffic, spare = request.traffic, request.scaler.spare
     needed = needed_over_time(simulator)
@@ -194,6 +245,7 @@ def _sized(empty: PlannedOption, simulator: Simulator, request: CapacityRequest)
         empty,
         fewest=fewest,
         fewer=fewer,
+        needed=_needed(option, request, hardest, most),
         cost_per_million=None if cost is None or not per_h else cost / per_h * 1_000_000,
         whole=_figures(simulator, hardest, most + spare, request.promise) if spare else fewest,
         over_time=with_spare,

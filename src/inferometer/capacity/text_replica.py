@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import share
-from inferometer.capacity.replica import MeasuredLoad, measured_loads
+from inferometer.capacity.replica import End, MeasuredLoad, measured_loads
 from inferometer.capacity.traffic import ExpectedTraffic, Times
 from inferometer.diagnose.text_engine import TextEngine, TextRequest, TextServer
 from inferometer.diagnose.text_fit import (
@@ -189,7 +189,9 @@ def text_observations(result: Result) -> list[TextObservation]:
     ]
 
 
-def text_replica_of(result: Result, name: str, pairs: tuple[Pair, ...] | None) -> TextReplica:
+def text_replica_of(
+    result: Result, name: str, pairs: tuple[Pair, ...] | None, end: End = "planned"
+) -> TextReplica:
     """Fit the engine to the levels of a result; `pairs` are the lengths of the traffic, if they are known."""
     rows = text_observations(result)
     if len(rows) < FEWEST_LOADS:
@@ -203,7 +205,7 @@ def text_replica_of(result: Result, name: str, pairs: tuple[Pair, ...] | None) -
             remedy="measure a server that reports usage, or leave the lengths out",
         )
     fitted = fit_text(rows)
-    engine = _slower(fitted)
+    engine = _at_end(fitted, end)
     most = max(round(row.load.value) for row in rows) if rows[0].load.mode == "concurrency" else None
     remarks = list(fitted.notes)
     if engine.slots is None:
@@ -217,7 +219,7 @@ def text_replica_of(result: Result, name: str, pairs: tuple[Pair, ...] | None) -
             f"a request of {longest:,} tokens does not fit into the KV cache of '{name}', {engine.kv_tokens:,} tokens",
             remedy="leave such requests out of the traffic",
         )
-    loads, is_growing = measured_loads(_fixed_levels(result))
+    loads, is_growing = measured_loads(_fixed_levels(result), end)
     return TextReplica(
         engine=engine,
         pairs=lengths,
@@ -245,13 +247,14 @@ def with_reuse(replica: TextReplica, traffic: ExpectedTraffic) -> TextReplica:
     )
 
 
-def _slower(fitted: FittedText) -> TextEngine:
-    """Return the engine with all step times longer by one standard deviation of the fit."""
+def _at_end(fitted: FittedText, end: End) -> TextEngine:
+    """Return the engine with all step times longer by one standard deviation of the fit; at its best, shorter."""
     engine = fitted.engine
     running = float(engine.slots or 16)
     step_s = engine.step_s(round(running), 0.0, running)
     off = sum((other.step_s(round(running), 0.0, running) / step_s - 1) ** 2 for other in fitted.plausible)
     factor = 1 + min(math.sqrt(off), 0.2)
+    factor = 1 / factor if end == "best" else factor
     return replace(
         engine,
         fixed_s=engine.fixed_s * factor,

@@ -1,6 +1,7 @@
 """`inferometer capacity`: plan replicas for given traffic and an SLO from saved results, without sending load."""
 
 from inferometer.base.writing import Outputs
+from inferometer.cli.reporting import allowed, ruling_code
 from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import Command, Request
 from inferometer.options.planning import CapacityOptions
@@ -31,6 +32,7 @@ def run(request: Request[CapacityOptions]) -> int:
     from inferometer.capacity.saved import saved_options
     from inferometer.report.delivery import check_forms, deliver
     from inferometer.report.saved import consistent
+    from inferometer.stats.verdict import NOT_SHOWN
     from inferometer.store.saved_run import saved_file
 
     own = request.own
@@ -42,4 +44,5 @@ def run(request: Request[CapacityOptions]) -> int:
     outputs = Outputs()
     deliver(plan, own, outputs)
     outputs.settle()
-    return 0 if plan.best is not None else NOT_ENOUGH
+    code = NOT_ENOUGH if plan.ruling == NOT_SHOWN else ruling_code(plan.ruling)
+    return allowed(code, is_allowed=own.allow_inconclusive)

@@ -105,6 +105,7 @@ class CapacityOptions:
         whole("SEED", least=0),
         default=1,
     )
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
     html: str | None = outputs.page()
     markdown: str | None = outputs.markdown()
     csv: str | None = outputs.table("Write the number of replicas over time, as CSV")

@@ -116,7 +116,7 @@ def test_a_twin_needs_the_server_s_times(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("name", ["guidellm.json", "profile_export_aiperf.json"])
 def test_a_capacity_plan_takes_any_file(name: str) -> None:
     words = ["--options", str(foreign_file(name)), "--traffic", "50/s", "--slo", "p99<1s"]
-    assert main(["capacity", *words, "--json", "plan.json", "-q"]) in (0, 1)
+    assert main(["capacity", *words, "--json", "plan.json", "-q"]) in (0, 1, 5)
     assert json.loads(Path("plan.json").read_text())["kind"] == "capacity"
 
 

@@ -22,6 +22,7 @@ import pytest
 
 from inferometer.base.answer_file import write
 from inferometer.base.errors import UsageError
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
 from inferometer.compare.interfere import interfere
 from inferometer.compare.interference import Interference
@@ -335,6 +336,7 @@ OWN_LINES = {
         "--traffic trace.jsonl --slo p99<2s --options base.json --markdown p.md --csv p.csv",
         "--traffic trace.jsonl --slo p99<2s --options 1111 --store kept",
         "--traffic trace.jsonl --slo p99<2s --options base.json -q",
+        "--traffic trace.jsonl --slo p99<2s --options base.json --allow-inconclusive",
         "--traffic trace.jsonl --slo p99<2s --options base.json --config other.yaml",
         "--traffic 1/s --slo p99<20s --options text-run.json --prompt-tokens 50 --output-tokens 20",
     ),
@@ -640,7 +642,7 @@ def test_every_option_has_an_effect_or_is_refused(
         silence(monkeypatch, observer)
     elif name != "measure":
         hand_level_settings(monkeypatch, observer)
-    for ruled in (Recommendation, Diagnosis, Interference):  # their own tests cover rulings
+    for ruled in (Recommendation, Diagnosis, Interference, CapacityPlan):  # their own tests cover rulings
         monkeypatch.setattr(ruled, "ruling", INCONCLUSIVE)
     if name == "diagnose":
         with monkeypatch.context() as patch:
@@ -656,6 +658,7 @@ def test_every_option_has_an_effect_or_is_refused(
             ("BEYOND", 2),
         ):
             monkeypatch.setattr(f"inferometer.capacity.keeping.{limit}", requests)
+        monkeypatch.setattr("inferometer.capacity.run._fewest_at", lambda *_: None)
     if name == "interfere":
         monkeypatch.setattr("inferometer.compare.interfere.interfere", partial(shared, observer))
     lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from inferometer.capacity.plan import NeededRange
 from inferometer.cli.find import find_code
+from inferometer.cli.main import main
 from inferometer.cli.reporting import allowed, exit_code, ruling_code
 from inferometer.compare.comparison import SLOWER, Comparison, Contrast, Difference, LevelDifference, Variant
 from inferometer.compare.differences import difference_verdict, overall
@@ -28,6 +31,7 @@ from inferometer.stats.result import Finding, JudgedLoad
 from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.tune.study import recommend
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_diagnosis, sample_interference, sample_result, sample_study
 from tests.support.samples import examples
 
@@ -58,7 +62,7 @@ def row(metric: str, percent: Estimate) -> Difference:
 def test_the_table_lists_every_command_with_a_verdict():
     assert set(CODES) == {
         *("measure --slo", "measure --scenario mlperf-server", "find", "compare --fail-if", "gate"),
-        *("interfere", "tune", "diagnose --apply"),
+        *("interfere", "tune", "diagnose --apply", "capacity"),
     }
     assert all(codes[INCONCLUSIVE] not in (codes[SHOWN], codes[NOT_SHOWN]) for codes in CODES.values())
 
@@ -215,6 +219,73 @@ def test_find_claims_only_what_the_loads_show(judged):
     assert ("up to" in verdict.partition(";")[0]) <= (ruling == SHOWN)
     assert ("is not met at any load" in verdict) == (ruling == NOT_SHOWN)
     assert ("is undecided" in verdict) == (ruling == INCONCLUSIVE)
+
+
+NEEDED = st.one_of(
+    st.none(),
+    st.builds(
+        lambda low, most, doubt: NeededRange(low, None if most is None or low is None else low + most, doubt),
+        st.one_of(st.none(), st.integers(1, 60)),
+        st.one_of(st.none(), st.integers(0, 12)),
+        st.sampled_from(("", "", "", "20 requests at concurrency 1 are too few for p99")),
+    ),
+)
+
+
+@settings(max_examples=examples(37), deadline=None)
+@given(NEEDED, st.sampled_from((0.0, 0.5, 1.0)), st.floats(0.05, 5))
+def test_capacity(needed, part, other_price):
+    base = sample_capacity()
+    chosen, other = base.options[0], base.options[1]
+    low, high = (None, None) if needed is None else (needed.low, needed.high)
+    has_number = low is not None
+    planned = 0 if low is None else low if high is None else low + round(part * (high - low))
+    few = (
+        replace(chosen.fewest, replicas=planned, terms=chosen.fewest.terms),
+        replace(chosen.fewest, replicas=planned - 1),
+    )
+    option = replace(
+        chosen,
+        needed=needed,
+        fewest=few[0] if has_number else None,
+        fewer=few[1] if has_number and planned > 1 else None,
+        whole=few[0] if has_number else None,
+        reason="" if has_number else "too slow",
+    )
+    beside = replace(other, price_per_h=other_price)
+    plan = replace(
+        base, options=(option, beside) if has_number else (option,), best=0 if has_number else None
+    )
+    made = document(plan)
+    tones = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
+    assert made.tone is tones[plan.ruling]
+    assert ("inconclusive" in made.verdict.lower()) == (plan.ruling == INCONCLUSIVE)
+    assert made.verdict.startswith("No number of replicas") == (plan.ruling == NOT_SHOWN)
+    if re.match(r"\d+ replicas? of", made.verdict):
+        assert needed is not None
+        assert not needed.doubt
+        assert high is not None
+        assert high == low or high < 1.1 * low
+    if "would not" in made.verdict:
+        assert low == planned
+    if "the cheapest of" in made.verdict:
+        most = (high + plan.spare) * option.price_per_h
+        least = (beside.needed.low + plan.spare) * beside.price_per_h
+        assert most <= least or most < 1.1 * least
+    with patch("inferometer.capacity.run.plan_capacity", return_value=plan), quiet_capacity() as words:
+        assert main(words) == CODES["capacity"][plan.ruling]
+        assert main([*words, "--allow-inconclusive"]) == CODES["capacity"][plan.ruling] % 5
+
+
+@contextmanager
+def quiet_capacity():
+    """The words of a plan whose saved result is not read."""
+    with (
+        patch("inferometer.capacity.saved.saved_options", return_value=()),
+        patch("inferometer.capacity.request.request_of"),
+        patch("inferometer.store.saved_run.saved_file"),
+    ):
+        yield ["capacity", "--traffic", "9/s", "--slo", "p99<1s", "--options", "a.json", "-q"]
 
 
 def test_tune_recommends_only_what_it_has_shown(monkeypatch):

@@ -38,7 +38,9 @@ from inferometer.report.format import (
     time_span,
 )
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 
+_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 CURVE_WIDTH = 60  # characters
 _TIMES = ("latency", "ttft", "tpot")
 
@@ -60,7 +62,7 @@ def capacity_document(plan: CapacityPlan) -> Document:
         facts=(plan.form, f"{_most(plan)} requests/s", plan.promise),
         verdict=_verdict(plan),
         sections=tuple(section for section in sections if section is not None),
-        tone=Tone.BAD if plan.best is None else Tone.GOOD,
+        tone=_TONES[plan.ruling],
         figures=tuple(_figures(plan)),
     )
 
@@ -83,27 +85,105 @@ def money(value: float) -> str:
 def _verdict(plan: CapacityPlan) -> str:
     chosen = plan.chosen
     if chosen is None or chosen.fewest is None or chosen.whole is None:
-        reasons = "; ".join(f"{option.name}: {option.reason}" for option in plan.options)
-        return f"No number of replicas meets '{plan.promise}': {reasons}."
+        return _no_number(plan)
     fewest, whole = chosen.fewest, chosen.whole
-    words = f"{plural(fewest.replicas, 'replica')} of {chosen.name} meet{'s' * (fewest.replicas == 1)} '{plan.promise}'"
+    words = _number_words(plan, chosen)
     mean = " on average" if _is_one_trace(plan) else ""
     words += f" at {quantity(plan.stretches[plan.peak].rate)} requests/s{mean} ({fewest.basis})"
-    if plan.spare:
+    if chosen.ruling == INCONCLUSIVE:
+        words += _why_open(chosen)
+    elif plan.spare:
         lost = "one is" if plan.spare == 1 else f"{plan.spare} are"
         words += f"; {whole.replicas} still do when {lost} lost, each {share(whole.utilisation.value)} busy until then"
     else:
         words += f", each {share(fewest.utilisation.value)} busy"
-    if chosen.fewer is not None and (broken := _broken(chosen.fewer)) is not None:
+    if (
+        not _may_suffice(chosen)
+        and chosen.fewer is not None
+        and (broken := _broken(chosen.fewer)) is not None
+    ):
         words += f"; {chosen.fewer.replicas} would not: {broken.name} {_value(broken)}"
+    elif chosen.ruling == SHOWN and (between := _between(chosen)):
+        words += f"; {between} within the intervals of the measured figures"
     if chosen.cost_per_h is not None:
         words += f"; {money(chosen.cost_per_h)} per hour"
         if chosen.cost_per_million is not None:
             words += f", {money(chosen.cost_per_million)} per million output tokens"
-    if len(plan.options) > 1:
-        least = "cheapest" if chosen.cost_per_h is not None else "fewest"
-        words += f", the {least} of {plural(len(plan.options), 'option')}"
-    return f"{words}. Assumed balancer: {plan.balancer}."
+    return f"{words}{_choice_words(plan, chosen)}. Assumed balancer: {plan.balancer}."
+
+
+def _no_number(plan: CapacityPlan) -> str:
+    reasons = "; ".join(f"{option.name}: {option.reason}" for option in plan.options)
+    if plan.ruling == NOT_SHOWN:
+        return f"No number of replicas meets '{plan.promise}': {reasons}."
+    able = [option for option in plan.options if option.needed is not None and option.needed.low is not None]
+    best = "".join(
+        f"; {plural(option.needed.low, 'replica')} of {option.name} may"
+        for option in able
+        if option.needed is not None and option.needed.low is not None
+    )
+    doubts = "".join(
+        f"; {option.name}: {option.needed.doubt}"
+        for option in plan.options
+        if option.needed is not None and option.needed.doubt
+    )
+    return (
+        f"Inconclusive whether any number of replicas meets '{plan.promise}': {reasons}{best}{doubts}. "
+        "Measure for longer."
+    )
+
+
+def _number_words(plan: CapacityPlan, chosen: PlannedOption) -> str:
+    assert chosen.fewest is not None
+    count = chosen.fewest.replicas
+    if chosen.ruling == INCONCLUSIVE:
+        return f"Inconclusive how many replicas of {chosen.name} meet '{plan.promise}'"
+    return f"{plural(count, 'replica')} of {chosen.name} meet{'s' * (count == 1)} '{plan.promise}'"
+
+
+def _why_open(chosen: PlannedOption) -> str:
+    """Return what the measured intervals leave open, and the number of the plan."""
+    assert chosen.fewest is not None
+    planned, needed = chosen.fewest.replicas, chosen.needed
+    if needed is None:
+        return f": {planned} by the measured figures, but the plan does not state how precise they are"
+    if needed.doubt:
+        return f": {planned} by the measured figures, but {needed.doubt}; measure for longer"
+    between = _between(chosen)
+    return (
+        f": {between} within the intervals of the measured figures; the plan is {planned}; measure for longer"
+    )
+
+
+def _between(option: PlannedOption) -> str:
+    """`5 to 7`, or `5 or more`; empty if the intervals leave only one number."""
+    needed = option.needed
+    if needed is None or needed.low is None or needed.low == needed.high:
+        return ""
+    return f"{needed.low} or more" if needed.high is None else f"{needed.low} to {needed.high}"
+
+
+def _may_suffice(option: PlannedOption) -> bool:
+    """Whether fewer replicas than planned may meet the SLO, as far as the measured figures say."""
+    needed, fewest = option.needed, option.fewest
+    if needed is None or fewest is None or needed.low is None or needed.doubt:
+        return True
+    return needed.low < fewest.replicas
+
+
+def _choice_words(plan: CapacityPlan, chosen: PlannedOption) -> str:
+    """Return how the chosen option compares with the others, if there are any."""
+    if len(plan.options) < 2:
+        return ""
+    least = "cheapest" if chosen.cost_per_h is not None else "fewest"
+    other = plan.maybe_better
+    if other is None or other.needed is None or other.needed.low is None:
+        return f", the {least} of {plural(len(plan.options), 'option')}"
+    count = other.needed.low + plan.spare
+    what = plural(count, "replica")
+    if other.price_per_h is not None and chosen.cost_per_h is not None:
+        what = f"{money(other.price_of(count))} per hour"
+    return f"; inconclusive whether {chosen.name} is the {least}: {other.name} may need only {what}"
 
 
 def _broken(fleet: FleetFigures) -> PlannedTerm | None:
@@ -118,7 +198,8 @@ def _figures(plan: CapacityPlan) -> Iterator[Figure]:
     yield Figure(
         "Replicas",
         str(chosen.whole.replicas),
-        f"{chosen.fewest.replicas} plus {plan.spare} spare, {chosen.fewest.basis}",
+        f"{_between(chosen) or chosen.fewest.replicas} plus {plan.spare} spare, {chosen.fewest.basis}",
+        _TONES[chosen.ruling] if chosen.ruling == INCONCLUSIVE else Tone.PLAIN,
     )
     used = chosen.whole.utilisation
     yield Figure("Utilisation", share(used.value), f"per replica at the peak, {used.basis}")
@@ -176,9 +257,11 @@ def _how(balancer: str) -> str:
 def _option_rows(plan: CapacityPlan, option: PlannedOption) -> Iterator[tuple[str, ...]]:
     if option.fewest is None or option.whole is None:
         return
+    is_open = _may_suffice(option)
     if option.fewer is not None:
-        yield _row(plan, option, option.fewer, "one too few")
-    yield _row(plan, option, option.fewest, "the fewest" if plan.spare else "")
+        yield _row(plan, option, option.fewer, "perhaps enough" if is_open else "one too few")
+    name = "planned" if is_open else "the fewest"
+    yield _row(plan, option, option.fewest, name if plan.spare else "")
     if plan.spare:
         yield _row(plan, option, option.whole, f"with {plan.spare} spare")
 
@@ -429,7 +512,7 @@ def _basis_section(plan: CapacityPlan) -> Section:
 def _notes(plan: CapacityPlan) -> Iterator[Message]:
     for option in plan.options:
         if option.reason:
-            yield Message(f"{option.name}: {option.reason}.", tone=Tone.BAD)
+            yield Message(f"{option.name}: {option.reason}.", tone=_TONES[option.ruling])
         for remark in option.remarks:
             yield Message(f"{option.name}: {remark}")
         counts = [count for _, count in option.by_balancer]
