@@ -25,7 +25,7 @@ from benchmarks.stream_server import MODEL, PROMPT_TOKENS, TOKENS, Quantiles, Tr
 OURS, AIPERF, GUIDELLM = "ours", "aiperf", "guidellm"
 ENVIRONMENTS = {
     AIPERF: ("aiperf==0.13.*",),
-    GUIDELLM: ("guidellm==0.7.*", "torch==2.13.0"),  # without a pin, torch installs gigabytes of CUDA
+    GUIDELLM: ("guidellm==0.8.*", "torch==2.13.0"),  # without a pin, torch installs gigabytes of CUDA
 }
 LENGTHS = {20: 20, 200: 10, 1000: 4}  # answers per stream in a run; a short run has one per stream
 _MOST_LATE_MS = 1.0  # median lateness of the server's tokens above which clients cannot be judged

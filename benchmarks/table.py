@@ -16,7 +16,7 @@ from tests.support.planted import PLANTED
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"
 WIRE = "ours on the wire"
-RIVALS = {AIPERF: "aiperf 0.13", GUIDELLM: "guidellm 0.7"}
+RIVALS = {AIPERF: "aiperf 0.13", GUIDELLM: "guidellm 0.8"}
 JUDGED = {
     # end of the name: property of a run, title, unit, target, rivals
     "ttft": ("ttft_error_ms", "error of the TTFT (p50 or p90)", "ms", 0.33, (AIPERF, GUIDELLM)),

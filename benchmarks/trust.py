@@ -28,6 +28,7 @@ from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.report.format import quantity
 from inferometer.stats.doubts import stall_period_s
+from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
@@ -312,7 +313,8 @@ def stall_alarms(samples: int = 4000) -> Iterator[str]:
     yield "| slow requests | called periodic |\n| --- | --- |\n"
     for count in (4, 5, 6, 7, 8, 10, 15, 30, 100, 400):
         times = np.sort(rng.integers(0, 20_000_000, (samples, count)), axis=1)
-        alarms = sum(stall_period_s(row) is not None for row in times)
+        instants = np.zeros(count, dtype=np.int64)
+        alarms = sum(stall_period_s(Groups(row, instants, instants)) is not None for row in times)
         yield f"| {count} | {100 * alarms / samples:.2f} % |\n"
 
 

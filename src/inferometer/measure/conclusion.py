@@ -27,7 +27,7 @@ from inferometer.stats.doubts import (
     drift,
     explain,
     moving_figure,
-    slow_ends,
+    slow_requests,
 )
 from inferometer.stats.energy import PoweredDevice, energies
 from inferometer.stats.measurement import (
@@ -562,7 +562,7 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
         found=found,
         name=latency_name(chosen),
         latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
-        slow_ends_us=slow_ends(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
+        slow=slow_requests(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
         precision=rule.precision if isinstance(rule, Precision) else None,
         is_capped=capped,
         host=raw.host,

@@ -58,7 +58,7 @@ class DoubtEvidence:
     found: Measurement
     name: str  # of the judged latency, such as "p99 latency"
     latency: Estimate
-    slow_ends_us: NDArray[np.int64]  # ends of slow requests, see `slow_ends`
+    slow: Groups  # see `slow_requests`
     precision: float | None  # as requested; None with the classic rule
     is_capped: bool  # by rate, with a limit on outstanding requests
     host: HostUse | None = None  # use of this machine's cores
@@ -98,7 +98,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
         return moving.kind, moving.text
     if evidence.latency.low is None:
         return "too few samples", f"{found.request_count:,} requests are too few for the {evidence.name}"
-    period_s = stall_period_s(evidence.slow_ends_us)
+    period_s = stall_period_s(evidence.slow)
     if period_s is not None:
         return "periodic stalls", f"requests take more than {SLOW} times the median every {rough(period_s)} s"
     if moving is not None:
@@ -224,36 +224,43 @@ def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
     return f"{share(part)} of the time that it needed one, {duration(each_ns)} at a time"
 
 
-def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
-    """Return the ends of requests that took far longer than the median, in order; empty if most groups contain some."""
+def slow_requests(ends: Groups, median_ns: int) -> Groups:
+    """Return the requests that took far longer than the median; none if most groups contain some."""
     slow = ends.slowest_ns > SLOW * median_ns
     if not ends.is_exact and float(slow.mean()) > MOST_SLOW:
         slow[:] = False
-    return ends.last_us[slow]
+    return Groups(ends.last_us[slow], ends.counts[slow], ends.slowest_ns[slow])
 
 
-def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
+def stall_period_s(slow: Groups) -> float | None:
     """Return the time between stalls, if slow requests come in short bursts at regular times.
 
     Splitting at long gaps makes any sample look regular, and few gaps are similar by chance. The limits are calibrated
     on independent slow requests: for 4 to 400 of them at most 1 % of the samples pass (`make trust` reports the rates).
+    Slow requests that fill most of the time end at regular times by their length alone, so the pauses between stalls
+    must be regular too.
     """
-    if len(slow_ends_us) < FEWEST_STALLS:
+    ends_us = slow.last_us
+    if len(ends_us) < FEWEST_STALLS:
         return None
-    gaps = np.diff(slow_ends_us)
+    gaps = np.diff(ends_us)
     # Gaps within a burst are far shorter than between bursts: split at half the longest.
     places = np.flatnonzero(np.concatenate(([True], gaps > gaps.max() / 2)))
-    starts = slow_ends_us[places]
+    starts, last = ends_us[places], ends_us[np.append(places[1:] - 1, len(ends_us) - 1)]
     if len(starts) < FEWEST_STALLS:
         return None
     periods = np.diff(starts)
-    longest = (slow_ends_us[np.append(places[1:] - 1, len(slow_ends_us) - 1)] - starts).max()
-    mean = float(periods.mean())
-    if float(longest) > SHORT_STALL * mean:
+    if float((last - starts).max()) > SHORT_STALL * float(periods.mean()):
         return None
-    if float(periods.std()) > REGULAR.get(len(periods), REGULAR_ENOUGH) * mean:
+    begins = np.minimum.reduceat(ends_us - slow.slowest_ns // NS_PER_US, places)
+    if not (_is_regular(periods) and _is_regular(begins[1:] - last[:-1])):
         return None
     return float(periods.mean()) * NS_PER_US / NS_PER_S
+
+
+def _is_regular(times: NDArray[np.int64]) -> bool:
+    """Return whether positive times differ as little as calibrated for their number."""
+    return float(times.std()) <= REGULAR.get(len(times), REGULAR_ENOUGH) * float(times.mean())
 
 
 def drift(values: Sequence[float]) -> float | None:

@@ -12,7 +12,7 @@ from inferometer.stats.doubts import (
     client_limit,
     drift,
     explain,
-    slow_ends,
+    slow_requests,
     sparkline,
     stall_period_s,
     two_modes,
@@ -61,6 +61,12 @@ def measurement(latencies, client=IDLE):
     )
 
 
+def instants(ended_us, latency_ns=0):
+    """Slow requests that ended at these times."""
+    ended = np.asarray(ended_us).astype(np.int64)
+    return Groups(ended, np.ones_like(ended), np.broadcast_to(np.int64(latency_ns), ended.shape))
+
+
 def evidence(**changes):
     rates = changes.pop("rates", STEADY)
     usual = DoubtEvidence(
@@ -68,7 +74,7 @@ def evidence(**changes):
         found=measurement(RNG.normal(10, 1, 2000)),
         name="p99 latency",
         latency=Estimate(10 * MS, 9 * MS, 11 * MS),
-        slow_ends_us=np.empty(0, dtype=np.int64),
+        slow=instants(()),
         precision=0.02,
         is_capped=False,
     )
@@ -79,7 +85,7 @@ MIXED = np.concatenate([RNG.normal(10, 1, 1500), RNG.normal(40, 3, 500)])
 EVIDENCE = {
     "client-limited": evidence(found=measurement([10.0] * 99, replace(IDLE, cpu_share=0.97))),
     "too few samples": evidence(latency=Estimate(10 * MS)),
-    "periodic stalls": evidence(slow_ends_us=np.arange(8) * 2_000_000),
+    "periodic stalls": evidence(slow=instants(np.arange(8) * 2_000_000)),
     "drift": evidence(rates=np.linspace(100, 150, 20)),
     "bimodal": evidence(found=measurement(MIXED)),
 }
@@ -290,7 +296,7 @@ STALLS = {
 
 @pytest.mark.parametrize(("ends_s", "period"), STALLS.values(), ids=STALLS)
 def test_stalls_are_periodic_when_they_come_at_regular_times(ends_s, period):
-    found = stall_period_s((ends_s * 1e6).astype(np.int64))
+    found = stall_period_s(instants(ends_s * 1e6))
     assert found == (None if period is None else pytest.approx(period, rel=0.05))
 
 
@@ -298,22 +304,55 @@ def test_randomly_timed_slow_requests_are_rarely_called_periodic():
     """A fixed sample; `make trust` has a large one for each number of slow requests."""
     rng = np.random.default_rng(20)
     samples = [np.sort(rng.integers(0, 20_000_000, size)) for size in range(4, 34) for _ in range(20)]
+    assert sum(stall_period_s(instants(sample)) is not None for sample in samples) <= 0.015 * len(samples)
+
+
+def closed_loop(share, times, rng, count=200):
+    """Requests one after the other, of which a share takes so many times as long as the others."""
+    latency_ns = (np.where(rng.random(count) < share, times, 1.0) * MS * rng.uniform(0.9, 1.1, count)).astype(
+        np.int64
+    )
+    return Groups(np.cumsum(latency_ns) // 1000, np.ones(count, dtype=np.int64), latency_ns)
+
+
+def test_slow_requests_that_fill_the_time_are_rarely_called_periodic():
+    """One request at a time, independent of each other: each slow one lasts longer than the others between two."""
+    rng = np.random.default_rng(21)
+    samples = [
+        slow_requests(closed_loop(share, times, rng), MS)
+        for share in (0.02, 0.05)
+        for times in (50, 200)
+        for _ in range(150)
+    ]
     assert sum(stall_period_s(sample) is not None for sample in samples) <= 0.015 * len(samples)
+
+
+def test_stalls_that_fill_most_of_the_time_are_periodic():
+    """A server that stops for 0.8 s in every second."""
+    ends = np.arange(1, 9) * 1.0 + RNG.normal(0, 0.01, 8)
+    assert stall_period_s(instants(ends * 1e6, 800 * MS)) == pytest.approx(1.0, rel=0.05)
 
 
 def test_slow_requests_took_five_times_the_median():
     latency, ended = np.array([1, 1, 6, 1, 9]) * MS, np.array([1, 2, 8, 9, 18])
-    assert list(slow_ends(Groups(ended, np.ones(5, dtype=np.int64), latency), MS)) == [8, 18]
+    found = slow_requests(Groups(ended, np.ones(5, dtype=np.int64), latency), MS)
+    assert (list(found.last_us), list(found.slowest_ns)) == ([8, 18], [6 * MS, 9 * MS])
 
 
 def test_groups_that_nearly_all_contain_a_slow_request_show_no_stalls():
     count = np.full(100, 4)
     ended, slowest = np.arange(100) * 1000, np.full(100, 9 * MS)
-    assert not len(slow_ends(Groups(ended, count, slowest), MS))
+    assert not len(slow_requests(Groups(ended, count, slowest), MS))
     slowest[::20], slowest[1::20] = MS, MS
-    assert not len(slow_ends(Groups(ended, count, slowest), MS))
+    assert not len(slow_requests(Groups(ended, count, slowest), MS))
     slowest = np.where(np.arange(100) % 20 == 0, 9 * MS, MS)
-    assert list(slow_ends(Groups(ended, count, slowest), MS)) == [0, 20_000, 40_000, 60_000, 80_000]
+    assert list(slow_requests(Groups(ended, count, slowest), MS).last_us) == [
+        0,
+        20_000,
+        40_000,
+        60_000,
+        80_000,
+    ]
 
 
 MODES = {
