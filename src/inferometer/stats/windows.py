@@ -193,10 +193,11 @@ class Lateness:
 
     A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. The times at
     which it sent something or read a reply show when it was awake; those less than `WAKE_NS` apart belong to one
-    wake-up. A reply read in the same late wake-up as the send proves nothing: it had arrived while the sender slept. So
-    a late request was held up in three cases: the sender was awake in an earlier wake-up after the request was due, it
-    has been awake ever since the request was due, or all its `cap` slots were taken until this wake-up. Requests of a
-    level are added piece by piece, in the order of their ends.
+    wake-up. A reply proves nothing: it may have arrived while the sender slept, and other processes may take its core
+    between the reply and the send. So a late request was held up in three cases: other requests were sent in earlier
+    wake-ups after it was due (one, or as many as the sender has slots, as each caller of the classic tool sends its own
+    requests), the sender has been awake ever since the request was due, or all its `cap` slots were taken until this
+    wake-up. Requests of a level are added piece by piece, in the order of their ends.
     """
 
     cap: int | None = None  # limit of outstanding requests
@@ -217,12 +218,13 @@ class Lateness:
         places = np.searchsorted(moments, sent, side="right") - 1
         first = starts[np.searchsorted(starts, places, side="right") - 1]
         woken = moments[first]
-        before = np.where(first > 0, moments[np.maximum(first - 1, 0)], 0)
+        sent_before = _counted(sends[sends > 0], woken)
+        ahead = sent_before - _counted(sends[sends > 0], due + DELAY_NS)
         if len(sends) > KEPT_MOMENTS:  # earlier times were dropped: it was awake then, too
-            before = np.where(first == 0, woken, before)
-        held = (before - due > DELAY_NS) | (woken <= due)
+            ahead = np.where(first == 0, KEPT_MOMENTS, ahead)
+        held = (ahead >= (1 if self.cap is None else self.cap)) | (woken <= due)
         if self.cap is not None:
-            outstanding = _counted(sends[sends > 0], woken) - _counted(ends[sends > 0], woken)
+            outstanding = sent_before - _counted(ends[sends > 0], woken)
             held |= outstanding >= self.cap
         return int(held.sum())
 
