@@ -92,7 +92,7 @@ class RayRun:
 
     def check_result(self, lost: int = 1) -> str:
         """Check that the counts of a run that lost clients match the server's, except for the end of those clients."""
-        self.process.wait(DEADLINE_S)
+        assert self.process.wait(DEADLINE_S) == 70, self.said.read_text()
         result: dict[str, Any] = json.loads(self.saved.read_text())
         (level,) = result["levels"]
         assert level["measurement"]["request_count"] > 0, "no numbers"

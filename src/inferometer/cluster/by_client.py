@@ -233,7 +233,8 @@ def _maybe_lost(course: _Course, level_start_ns: int) -> LostClient | None:
     after_s = (loss.at_ns - level_start_ns) / NS_PER_S
     if not course.was_lost:
         after_s = max(0.0, after_s)  # lost while the load started
-    return LostClient(after_s, loss.why, loss.outstanding, loss.is_taken_over)
+    silent_s = min(loss.silent_ns / NS_PER_S, max(0.0, after_s))
+    return LostClient(after_s, loss.why, loss.outstanding, loss.is_taken_over, silent_s)
 
 
 def sizes(requests: Sequence[bytes]) -> Column:

@@ -300,10 +300,15 @@ class Clients:
     def _lose(self, member: Member, why: str) -> None:
         if member.loss is not None:
             return
-        outstanding = 0 if member.report is None else member.report.outstanding
-        plan = self._plan
+        now, last, plan = self.clock(), member.report, self._plan
         others = [each for each in self.live if each is not member]
-        member.loss = Loss(self.clock(), why, outstanding, isinstance(plan, Open) and bool(others))
+        member.loss = Loss(
+            now,
+            why,
+            outstanding=0 if last is None else last.outstanding,
+            silent_ns=max(0, now - (self._start_ns if last is None else member.clock.to_our(last.seen_ns))),
+            is_taken_over=isinstance(plan, Open) and bool(others),
+        )
         self._loose = {pending: asked for pending, asked in self._loose.items() if asked[0] is not member}
         member.client.ask(FinishClient())  # it may be alive but unreachable
         if isinstance(plan, Open) and others:

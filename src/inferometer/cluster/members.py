@@ -26,6 +26,7 @@ class Loss:
     at_ns: int  # when it was noticed
     why: str
     outstanding: int  # requests in flight as of its last report
+    silent_ns: int  # time since that report, or since the load's start
     is_taken_over: bool  # the others send the rest of its share
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, duration, share
+from inferometer.base.units import NS_PER_MS, duration, rough, share
 from inferometer.stats.clients import ClientFigures, LostClient
 from inferometer.stats.doubts import BUSY, LATE_SHARE
 
@@ -47,10 +47,16 @@ def _lost_remark(client: ClientFigures, lost: LostClient) -> Remark:
         "the other clients have sent its share since then" if lost.is_taken_over else "its share is missing"
     )
     text = f"{client.title} was lost {lost.after_s:.1f} s into the level: {lost.why}; {effect}"
-    if lost.outstanding:
-        requests = "request" if lost.outstanding == 1 else "requests"
-        text += f"; the outcome of its {lost.outstanding:,} outstanding {requests} is unknown"
-    return Remark(Note.CLIENT_LOST, text)
+    return Remark(Note.CLIENT_LOST, f"{text}; {_unknown(lost)}")
+
+
+def _unknown(lost: LostClient) -> str:
+    """Say which of its requests are in no figure, although the server may have answered them."""
+    since = f"in the {rough(lost.silent_s)} s before that" if lost.silent_s else "after its last report"
+    if not lost.outstanding:
+        return f"what it sent {since} is in no figure"
+    were = "request that was" if lost.outstanding == 1 else "requests that were"
+    return f"what it sent {since} is in no figure, nor the {lost.outstanding:,} {were} outstanding by then"
 
 
 def _shortfall(clients: Sequence[ClientFigures], asked: int) -> Iterator[Remark]:

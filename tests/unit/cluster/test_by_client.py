@@ -76,7 +76,7 @@ def test_losses_before_and_during_the_start_are_distinguished():
     network = simulated_network(3, 100)
     figures = ByClient()
     load = Clients(network, figures=figures, clock=network.time, sleep=network.time.sleep)
-    loss = Loss(network.time(), "its node was lost", 0, False)
+    loss = Loss(network.time(), "its node was lost", 0, 0, False)
     load.members[0].loss = loss
     figures.begin(WindowRules())
     load.members[1].loss = replace(loss, at_ns=loss.at_ns + 1)

@@ -43,17 +43,19 @@ def test_similar_clients_have_no_remarks():
     ("change", "how", "note", "text"),
     [
         (
-            {"lost": LostClient(3.21, "its process has ended", 1, True)},
+            {"lost": LostClient(3.21, "its process has ended", 1, True, 0.43)},
             {},
             Note.CLIENT_LOST,
             "client 2 (10.0.0.2) was lost 3.2 s into the level: its process has ended; the other clients "
-            "have sent its share since then; the outcome of its 1 outstanding request is unknown",
+            "have sent its share since then; what it sent in the 0.43 s before that is in no figure, nor the 1 "
+            "request that was outstanding by then",
         ),
         (
             {"lost": LostClient(0.0, "its node was lost", 0, False)},
             {"is_open": False},
             Note.CLIENT_LOST,
-            "client 2 (10.0.0.2) was lost 0.0 s into the level: its node was lost; its share is missing",
+            "client 2 (10.0.0.2) was lost 0.0 s into the level: its node was lost; its share is missing; what "
+            "it sent after its last report is in no figure",
         ),
         (
             {"lost": LostClient(-4.0, "its node was lost", 7, False)},

@@ -40,7 +40,11 @@ def records(*requests):
             0,
         ),  # and several sends
         (16, [(10, 10, 23), (20, 25.1, 27)], 0),  # a reply read before other processes took the core
-        (4, [(10, 10, 12), (20, 23, 25), (22, 27, 29)], 0),  # the core taken between two of four callers' sends
+        (
+            4,
+            [(10, 10, 12), (20, 23, 25), (22, 27, 29)],
+            0,
+        ),  # the core taken between two of four callers' sends
         (4, [(k, 3 * k, 200 + k) for k in range(10, 30)], 16),  # each send takes three times the gap
         (
             None,
