@@ -19,12 +19,12 @@ from inferometer.diagnose.reconfigure import Config, FixedModelsError, Reconfigu
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.observe.host import is_this_host
-from inferometer.observe.statistics import BatchCounters, batch_counters, executions
+from inferometer.observe.statistics import Snapshot, executions
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
@@ -203,10 +203,10 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
             load.apply(Closed(0))  # exclude the first requests after a change
             warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
-            before = _batch_counters(setup)
+            before = _counters(instrument)
             level = measure_level(instrument, setup.level_settings, point)
             result = replace(result, levels=(*result.levels, level))
-            row = observation(level, setup.model, executions(before, _batch_counters(setup)))
+            row = observation(level, setup.model, executions(before, _counters(instrument)))
             if row is not None:
                 rows.append(row)
             if level.is_cut_short or watcher.is_interrupted():
@@ -214,12 +214,10 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
     return rows, result
 
 
-def _batch_counters(setup: Setup) -> BatchCounters:
-    """Return the cost of executions by batch size, or nothing if the server does not report it."""
-    if not setup.has_statistics:
-        return {}
+def _counters(instrument: Instrument) -> Snapshot:
+    """Return the server's counters, or nothing if it does not report them."""
     try:
-        return batch_counters(setup.service.statistics(setup.model))
+        return instrument.read_counters() or {}
     except PeerError:
         return {}
 

@@ -1,9 +1,10 @@
 """Server counters during a level: of all traffic classes together, and at the ends of windows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from inferometer.base.deadline import End, ending, within
 from inferometer.base.errors import PeerError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.load.workers import Collected
@@ -16,11 +17,39 @@ from inferometer.stats.readings import CounterReading, CounterReadings, waiting
 if TYPE_CHECKING:
     from inferometer.measure.prepare import Setup
 
-AGAIN_NS = 5 * NS_PER_S  # pause before asking again after a failed read
+LONGEST_READ_S = 5.0  # the load goes on meanwhile, and a longer reading describes no moment of it
+AGAIN_NS = 5 * NS_PER_S  # pause before asking again after a failed read,
+REST = 10  # or this many times its duration, so that a server that hangs costs a tenth of the time
 LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # at a level's start, until one is quick
 QUICK_NS = NS_PER_MS
 BUSY_NS = 200 * NS_PER_MS  # a server that takes this long is not asked again
+
+
+@dataclass(slots=True)
+class BoundedReading:
+    """Reads the counters with a time limit, which `end` shortens.
+
+    After a failure, readings fail at once until `REST` times its duration has passed.
+    """
+
+    read: Callable[[], Snapshot | None]
+    end: End
+    clock: Clock = monotonic_ns
+    _error: PeerError | None = None
+    _again_ns: int = 0
+
+    def __call__(self) -> Snapshot | None:
+        asked_ns = self.clock()
+        if self._error is not None and asked_ns < self._again_ns:
+            raise self._error
+        try:
+            with ending(self.end), within(LONGEST_READ_S):
+                return self.read()
+        except PeerError as error:
+            failed_ns = self.clock()
+            self._error, self._again_ns = error, failed_ns + REST * (failed_ns - asked_ns)
+            raise
 
 
 @dataclass(slots=True)
@@ -34,12 +63,14 @@ class ClassCounters:
     def __call__(self) -> Snapshot | None:
         found: dict[tuple[str, str], Counters] = {}
         for number, setup in enumerate(self.setups):
-            if not setup.has_statistics or self._resting.get(number, 0) > self.clock():
+            asked_ns = self.clock()
+            if not setup.has_statistics or self._resting.get(number, 0) > asked_ns:
                 continue
             try:
                 found |= of_class(number, _counters(setup))
             except PeerError:
-                self._resting[number] = self.clock() + AGAIN_NS
+                failed_ns = self.clock()
+                self._resting[number] = failed_ns + max(AGAIN_NS, REST * (failed_ns - asked_ns))
         return found or None
 
 

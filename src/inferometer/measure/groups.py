@@ -11,7 +11,7 @@ from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings
 from inferometer.measure.mix import has_own_counters
-from inferometer.measure.opening import by_client, start_workers
+from inferometer.measure.opening import bounded, by_client, start_workers
 from inferometer.measure.prepare import SLICES, Setup
 from inferometer.observe.host import is_this_host
 from inferometer.stats.stopping import Precision
@@ -57,7 +57,7 @@ def group_instrument(
     return Instrument(
         load,
         monotonic_ns,
-        ClassCounters(setups),
+        bounded(ClassCounters(setups), watcher),
         watcher,
         host=HostWatch(server, lambda: load.pids),
         examples_of=load.examples_of,

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from inferometer.base.deadline import INTERRUPT, End, ending
+from inferometer.base.deadline import INTERRUPT, End
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.system import usable_cores
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.plan import Cancellation
 from inferometer.load.workers import Workers
-from inferometer.measure.counters import ClassCounters
+from inferometer.measure.counters import BoundedReading, ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument
 from inferometer.measure.points import is_rate
@@ -174,7 +174,7 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
     return Instrument(
         load,
         monotonic_ns,
-        _counters(setup) if setup.result.command == CLASSIC else _bounded(_counters(setup), watcher),
+        _counters(setup) if setup.result.command == CLASSIC else bounded(_counters(setup), watcher),
         watcher,
         poller,
         setup.journal,
@@ -203,15 +203,9 @@ def by_client(*loads: object) -> "tuple[ByClient, ...]":
     return tuple(load.figures for load in loads if isinstance(load, Clients))
 
 
-def _bounded(read: Callable[[], Snapshot | None], watcher: Watcher) -> Callable[[], Snapshot | None]:
+def bounded(read: Callable[[], Snapshot | None], watcher: Watcher) -> BoundedReading:
     """Read counters without delaying the end of a run by a call in progress."""
-    end = End("the run had to end", check=watcher.is_interrupted)
-
-    def bounded() -> Snapshot | None:
-        with ending(end):
-            return read()
-
-    return bounded
+    return BoundedReading(read, End("the run had to end", check=watcher.is_interrupted))
 
 
 def _counters(setup: Setup) -> Callable[[], Snapshot | None]:

@@ -120,9 +120,16 @@ def _counters(row: Mapping[str, Any]) -> Counters:
     for name in DURATIONS:
         for part in ("count", "ns"):
             values[f"{name}_{part}"] = stats.get(name, {}).get(part, 0)
-    ((_, by_size),) = batch_counters([row]).items()
-    sizes = tuple((size, *counts) for size, counts in by_size.items() if counts[0])
-    return Counters(**values, sizes=sizes)
+    sizes = tuple(_size(batch) for batch in row.get("batch_stats", ()))
+    return Counters(**values, sizes=tuple(size for size in sizes if size[1]))
+
+
+def _size(batch: Mapping[str, Any]) -> tuple[int, int, int, int, int]:
+    count = batch.get("compute_infer", {}).get("count", 0)
+    given, worked, made = (
+        batch.get(f"compute_{part}", {}).get("ns", 0) for part in ("input", "infer", "output")
+    )
+    return batch["batch_size"], count, given, worked, made
 
 
 # --- by batch size
@@ -143,42 +150,14 @@ class Executions:
         return self.input_ns + self.infer_ns + self.output_ns
 
 
-BatchCounters = Mapping[tuple[str, str], Mapping[int, tuple[int, int, int, int]]]
-"""Counters by (model, version) and batch size: executions, and nanoseconds of compute input, infer, output."""
-
-
-def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
-    """Read the counters from the server's statistics document; empty if it does not count by size."""
-    return {
-        (row["name"], row["version"]): {
-            batch["batch_size"]: (
-                batch.get("compute_infer", {}).get("count", 0),
-                batch.get("compute_input", {}).get("ns", 0),
-                batch.get("compute_infer", {}).get("ns", 0),
-                batch.get("compute_output", {}).get("ns", 0),
-            )
-            for batch in row.get("batch_stats", ())
-        }
-        for row in rows
-    }
-
-
-def executions(before: BatchCounters, after: BatchCounters) -> dict[tuple[str, str], tuple[Executions, ...]]:
+def executions(before: Snapshot, after: Snapshot) -> dict[tuple[str, str], tuple[Executions, ...]]:
     """Return the executions in between, smallest first; models that are new or were reloaded are left out."""
-    found = {}
-    for key in after.keys() & before.keys():
-        sizes, then = after[key], before[key]
-        rows = {
-            size: tuple(now - was for now, was in zip(counters, then.get(size, (0, 0, 0, 0)), strict=True))
-            for size, counters in sizes.items()
-        }
-        if all(min(row) >= 0 for row in rows.values()):
-            found[key] = tuple(
-                Executions(size, count, *(ns / count for ns in parts))
-                for size, (count, *parts) in sorted(rows.items())
-                if count and size > 0
-            )
-    return found
+    changes = {key: after[key] - before[key] for key in after.keys() & before.keys()}
+    return {
+        key: change.executions
+        for key, change in changes.items()
+        if all(min(counts) >= 0 for _, *counts in change.sizes)
+    }
 
 
 def is_reset(before: Snapshot, after: Snapshot) -> bool:

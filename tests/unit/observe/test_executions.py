@@ -1,6 +1,6 @@
 """Executions by batch size, from two readings of the server's statistics."""
 
-from inferometer.observe.statistics import Executions, batch_counters, executions
+from inferometer.observe.statistics import Executions, executions, snapshot
 
 
 def look(**sizes):
@@ -14,7 +14,7 @@ def look(**sizes):
         }
         for name, (count, given, worked, made) in sizes.items()
     ]
-    return batch_counters([{"name": "m", "version": "1", "batch_stats": rows}])
+    return snapshot([{"name": "m", "version": "1", "batch_stats": rows}])
 
 
 def test_executions_between_two_readings_smallest_first():
@@ -35,5 +35,5 @@ def test_without_a_first_reading_there_are_no_executions():
 
 
 def test_a_server_that_does_not_count_by_size_is_accepted():
-    bare = batch_counters([{"name": "m", "version": "1"}])
+    bare = snapshot([{"name": "m", "version": "1"}])
     assert executions(bare, bare) == {("m", "1"): ()}
