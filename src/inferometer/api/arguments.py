@@ -5,7 +5,6 @@ Texts are parsed like words of a command line, and all values are checked like t
 """
 
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, Union
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import InferometerError, Name, UsageError
 from inferometer.base.text import nearest
 from inferometer.options.commands import (
     COMPARE_REFUSED,
@@ -27,7 +26,8 @@ from inferometer.options.commands import (
 from inferometer.options.finding import FIND_REFUSED, FindOptions
 from inferometer.options.groups import WINDOWS
 from inferometer.options.mixing import INTERFERE_REFUSED, SCENARIO_REFUSED
-from inferometer.options.option import Option, rows
+from inferometer.options.names import with_names
+from inferometer.options.option import OWN, Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
 from inferometer.options.values import Range
 from inferometer.stats.watcher import TOLD
@@ -332,8 +332,9 @@ def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, 
                 _bind(function, signature, args, {_OLD.get(name, name): row for name, row in given.items()})
                 _check_watcher(given.get("watcher"))
                 return function(*args, **given)
-            except UsageError as error:
-                raise UsageError(_in_names(error.message), remedy=_in_names(error.remedy)) from None
+            except InferometerError as error:
+                error.spell(_spelled)
+                raise
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         del call.__wrapped__
@@ -362,30 +363,31 @@ def _check_watcher(watcher: object) -> None:
         )
 
 
-def _in_names(text: str) -> str:
-    """Replace option names in a message with argument names."""
-    names = _option_names()
-    text = text.replace("-m (model name)", "model").replace("-i grpc", "protocol='grpc'")
-    return re.sub(r"(?<![\w'-])--?[a-z][a-z-]*", lambda found: names.get(found[0], found[0]), text)
+def _spelled(name: Name) -> str:
+    """Return the argument for an option in an error, with its value."""
+    argument = _by_field().get(name.field)
+    if argument is None:
+        return str(name)
+    return f"{argument}={_literal(name.value)}" if name.value else argument
+
+
+def _literal(value: str) -> str:
+    """Return a value as it is written in Python; `FILE` and the like stay as they are."""
+    is_plain = value.isupper() or value in ("True", "False") or value.replace(".", "", 1).isdigit()
+    return value if is_plain else repr(value)
 
 
 @cache
-def _option_names() -> Mapping[str, str]:
-    """Return the argument name of each command-line spelling."""
-    shared = {
-        name: row.name
-        for row in arguments()
-        for name in (*row.option.names, *(row.option.own or ()), *row.option.aliases)
-    }
+def _by_field() -> Mapping[str, str]:
+    """Return the argument for each option's field."""
     single = (FindOptions, CompareOptions, DiagnoseOptions, TuneOptions)
     own = {
-        name: _OWN_NAMES.get(row.field, row.field)
+        row.field: _OWN_NAMES.get(row.field.removeprefix(OWN), row.field.removeprefix(OWN))
         for kind in single
-        for _, members in rows(kind)
+        for _, members in rows(kind, prefix=OWN)
         for row in members
-        for name in row.names
     }
-    return own | shared
+    return own | {row.field: row.name for row in arguments()}
 
 
 def _check_names(command: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:
@@ -397,7 +399,7 @@ def _check_names(command: str, signature: inspect.Signature, given: Mapping[str,
             continue
         remedy = _ELSEWHERE.get(name) or REFUSED[command].get(fields.get(name, "")) or gone.get(name)
         if remedy is not None:
-            raise UsageError(f"'{name}' has no effect in api.{command}", remedy=remedy)
+            raise UsageError(f"'{name}' has no effect in api.{command}", remedy=with_names(remedy))
         near = nearest(name, signature.parameters)
         raise UsageError(
             f"api.{command} has no argument '{name}'",

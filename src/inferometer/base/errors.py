@@ -66,6 +66,10 @@ class InferometerError(Exception):
         """The options in the sentence, in its order."""
         return tuple(Name(*found) for found in _NAME.findall(f"{self._message} {self._remedy}"))
 
+    def spell(self, spell: Spell) -> None:
+        """Spell the options in the text for good, as an interface without options of its own does."""
+        self._message, self._remedy = _spelled(self._message, spell), _spelled(self._remedy, spell)
+
     def at(self, place: str) -> None:
         """Put the place where the error occurred before its message."""
         self._message = f"{place}: {self._message}"

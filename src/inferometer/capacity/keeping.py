@@ -29,6 +29,7 @@ from inferometer.capacity.replica import Replica
 from inferometer.capacity.text_replica import TextReplica
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch, Times
 from inferometer.diagnose.text_lengths import Pair
+from inferometer.options.names import option_name
 from inferometer.stats.series import Durations, percentile, rank
 from inferometer.stats.slo import is_each_within
 
@@ -59,7 +60,7 @@ def check_promise(promise: Slo, *, has_text: bool = False) -> None:
         if term.figure in _STREAMED:
             raise UsageError(
                 f"'{term.text}': `inferometer capacity` predicts {term.figure} only for results with streamed answers",
-                remedy=f"measure a text server with --streaming, or {_REMEDY}",
+                remedy=f"measure a text server with {option_name('--streaming')}, or {_REMEDY}",
             )
         raise UsageError(
             f"'{term.text}': `inferometer capacity` simulates whole requests and cannot predict {term.figure}",

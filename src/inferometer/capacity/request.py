@@ -7,6 +7,7 @@ from inferometer.base.units import NS_PER_S, duration
 from inferometer.capacity.autoscaling import Scaler, StartupBasis, parse_rule
 from inferometer.capacity.run import CapacityRequest, SavedOption
 from inferometer.capacity.traffic import ExpectedTraffic, read_traffic
+from inferometer.options.names import option_name
 from inferometer.options.planning import SCALE_ON, STARTUP_S, CapacityOptions
 from inferometer.options.values import duration_or_file
 from inferometer.stats.result import Result
@@ -24,8 +25,9 @@ def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Capa
     _check_used(asked, traffic)
     if asked.carbon is not None and not any(_has_energy(option.result) for option in options):
         raise UsageError(
-            "--carbon needs results with energy figures, and none of these has any",
-            remedy="measure on a machine that reports its energy (docs/gpu.md), or leave out --carbon",
+            f"{option_name('--carbon')} needs results with energy figures, and none of these has any",
+            remedy="measure on a machine that reports its energy (docs/gpu.md), or leave out "
+            f"{option_name('--carbon')}",
         )
     return CapacityRequest(
         traffic=traffic,
@@ -53,8 +55,8 @@ def _startup_of(asked: CapacityOptions) -> tuple[float, StartupBasis]:
     found = study.startup_s(study.ranked[0].name) if study.ranked else None
     if found is None:
         raise UsageError(
-            f"--startup {given}: this search started no server for its best configuration",
-            remedy="give a result of tune --serve, or a time such as 90s",
+            f"{option_name('--startup')} {given}: this search started no server for its best configuration",
+            remedy=f"give a result of tune {option_name('--serve')}, or a time such as 90s",
         )
     return found, "measured"
 
@@ -72,7 +74,7 @@ def _check_used(asked: CapacityOptions, traffic: ExpectedTraffic) -> None:
     is_trace = traffic.form == "trace"
     if asked.stretch_s is not None and not is_trace:
         raise UsageError(
-            f"--stretch applies to traces only, and '{asked.traffic}' is a {traffic.form}",
+            f"{option_name('--stretch')} applies to traces only, and '{asked.traffic}' is a {traffic.form}",
             remedy="leave it out: the rows of a curve and the phases of a scenario are its stretches",
         )
     if len(traffic.stretches) > 1:

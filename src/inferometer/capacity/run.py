@@ -35,6 +35,7 @@ from inferometer.capacity.text_replica import (
 from inferometer.capacity.traffic import ExpectedTraffic
 from inferometer.diagnose.text_fit import is_text_run
 from inferometer.diagnose.text_lengths import mean_lengths, requested_pairs
+from inferometer.options.names import option_name
 from inferometer.stats.result import Result
 
 WIDE = 0.05  # relative half-width of an interval from which a remark is made
@@ -69,14 +70,16 @@ class CapacityRequest:
 def plan_capacity(request: CapacityRequest) -> CapacityPlan:
     """Plan every option and pick the best one."""
     if not request.options:
-        raise UsageError("no saved result given", remedy="give one with --options machine.json")
+        raise UsageError(
+            "no saved result given", remedy=f"give one with {option_name('--options')} machine.json"
+        )
     has_text = all(is_text_run(option.result) for option in request.options)
     check_promise(request.promise, has_text=has_text)
     if not has_text and (request.prompt_tokens is not None or request.output_tokens is not None):
         other = next(option for option in request.options if not is_text_run(option.result))
         raise UsageError(
             f"'{other.name}' does not generate text, so its requests have no lengths in tokens",
-            remedy="leave out --prompt-tokens and --output-tokens",
+            remedy=f"leave out {option_name('--prompt-tokens')} and {option_name('--output-tokens')}",
         )
     traffic = request.traffic
     options = tuple(_planned(option, request) for option in request.options)
@@ -208,7 +211,7 @@ def _replica(option: SavedOption, request: CapacityRequest, end: End = "planned"
     if request.traffic.pairs is not None:
         raise UsageError(
             f"the trace '{request.traffic.name}' has the lengths of its requests",
-            remedy="leave out --prompt-tokens and --output-tokens",
+            remedy=f"leave out {option_name('--prompt-tokens')} and {option_name('--output-tokens')}",
         )
     pairs = requested_pairs(request.prompt_tokens, request.output_tokens, found.pairs)
     return text_replica_of(option.result, option.name, pairs, end)

@@ -6,6 +6,7 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 from inferometer.capacity.replica import REMEDY
 from inferometer.capacity.run import SavedOption
+from inferometer.options.names import option_name
 from inferometer.stats.result import Result
 from inferometer.stats.saved import read
 
@@ -16,7 +17,9 @@ Prices = Sequence[tuple[str, float]]
 def saved_options(files: Sequence[tuple[str, Path]], prices: Prices) -> tuple[SavedOption, ...]:
     """Read the saved results, given as (name as given, file) pairs."""
     if not files:
-        raise UsageError("no saved result given", remedy=f"give one with --options; {REMEDY}")
+        raise UsageError(
+            "no saved result given", remedy=f"give one with {option_name('--options')}; {REMEDY}"
+        )
     return priced([(name, read(file, Result)) for name, file in files], prices)
 
 
@@ -40,11 +43,13 @@ def priced(results: Sequence[tuple[str, Result]], prices: Prices) -> tuple[Saved
     for name, _ in prices:
         if name and name not in names:
             raise UsageError(
-                f"--price names '{name}', but the options are {', '.join(names)}",
+                f"{option_name('--price')} names '{name}', but the options are {', '.join(names)}",
                 remedy="give the file name without .json",
             )
     if len(known) < len(prices):
-        raise UsageError("--price is given twice for the same option", remedy="give it once")
+        raise UsageError(
+            f"{option_name('--price')} is given twice for the same option", remedy="give it once"
+        )
     return tuple(
         SavedOption(name, result, known.get(name, known.get("")))
         for name, (_, result) in zip(names, results, strict=True)

@@ -26,6 +26,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.dataset.dataset import read_bytes, split_lines
 from inferometer.dataset.replay import Trace, parse_trace
 from inferometer.dataset.trace_tokens import cacheable_in_blocks
+from inferometer.options.names import option_name
 
 Times = NDArray[np.float64]
 
@@ -99,7 +100,9 @@ def read_traffic(given: str, stretch_s: float | None = None) -> ExpectedTraffic:
     if _RATE.fullmatch(given.strip()):
         return of_rate(given)
     if not Path(given).exists():
-        raise UsageError(f"--traffic is '{given}', which is neither a rate nor a file", remedy=FORMS)
+        raise UsageError(
+            f"{option_name('--traffic')} is '{given}', which is neither a rate nor a file", remedy=FORMS
+        )
     data = read_bytes(given)
     return of_curve(given, data) if _is_curve(data) else of_trace(given, data, stretch_s)
 
@@ -131,7 +134,7 @@ def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> Expected
     if number > MOST_STRETCHES:
         raise UsageError(
             f"'{path}' would have {number:,} stretches",
-            remedy=f"the maximum is {MOST_STRETCHES:,}: give a longer --stretch",
+            remedy=f"the maximum is {MOST_STRETCHES:,}: give a longer {option_name('--stretch')}",
         )
     length_s = span_s / number
     starts = np.arange(number) * length_s

@@ -8,7 +8,8 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, refuse_link
 from inferometer.options.asides import CONFIG, STORE
-from inferometer.options.command_line import OWN, Command, Request
+from inferometer.options.command_line import Command, Request
+from inferometer.options.option import OWN
 from inferometer.options.twin import TwinOptions
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from inferometer.cluster.ray_actors import RayClient, make_probe
 from inferometer.cluster.ray_messages import CLIENT, LOCAL, SERVER, BeginClients, BegunClient, RaySettings
 from inferometer.cluster.ray_nodes import LocalNodes, answers
 from inferometer.cluster.ray_shares import share_for, this_machine
+from inferometer.options.names import option_name
 
 LOCAL_CLIENTS = 2
 REACH_S = 5.0  # for an address to answer
@@ -65,12 +66,12 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.removeprefix(REMOTE).rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(
-            f"--ray {address} is not the address of a Ray cluster",
+            f"{option_name('--ray')} {address} is not the address of a Ray cluster",
             remedy="write auto, local, host:port, or ray://host:port such as ray://head:10001",
         )
     if not answers(host.strip("[]"), int(port), timeout_s=REACH_S):
         raise UsageError(
-            f"no answer from {host}:{port}, the address of --ray",
+            f"no answer from {host}:{port}, the address of {option_name('--ray')}",
             remedy="check that the head node of the cluster runs there and that its port is reachable from here",
         )
 
@@ -88,8 +89,12 @@ def _init(address: str, asked: str, **more: Any) -> None:
         )
     except Exception as error:  # Ray raises anything from ConnectionError to assertions
         if asked == "auto" and isinstance(error, ConnectionError):
-            raise UsageError("--ray auto: no Ray cluster runs on this machine", remedy=_START) from error
-        raise UsageError(f"--ray {asked}: {_first_line(error)}", remedy=_remedy(error, asked)) from error
+            raise UsageError(
+                f"{option_name('--ray')} auto: no Ray cluster runs on this machine", remedy=_START
+            ) from error
+        raise UsageError(
+            f"{option_name('--ray')} {asked}: {_first_line(error)}", remedy=_remedy(error, asked)
+        ) from error
 
 
 def _remedy(error: Exception, asked: str) -> str:
@@ -116,7 +121,7 @@ def _wait_for_nodes(nodes: LocalNodes) -> None:
             raise LocalError(
                 f"only {len(_alive())} of {nodes.count} nodes of the local Ray cluster started within "
                 f"{plain_number(PROBE_S)} s",
-                remedy="this machine may be overloaded; try again with fewer --clients",
+                remedy=f"this machine may be overloaded; try again with fewer {option_name('--clients')}",
             )
         time.sleep(_POLL_S)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from inferometer.base.errors import LocalError
 from inferometer.base.processes import maybe_process
 from inferometer.base.units import plain_number
+from inferometer.options.names import option_name
 from inferometer.server.guard import end_session
 from inferometer.server.guarded import last_line
 
@@ -81,7 +82,8 @@ class LocalNodes:
                 raise LocalError(
                     f"node {number + 1} of the local Ray cluster did not start"
                     + (f"; its last line: {line}" if line else ""),
-                    remedy="check whether this machine is out of memory or processes, or use fewer --clients",
+                    remedy="check whether this machine is out of memory or processes, or use fewer "
+                    f"{option_name('--clients')}",
                 )
 
     def _log(self, number: int) -> Path:
@@ -122,7 +124,7 @@ class LocalNodes:
             if time.monotonic() >= deadline:
                 raise LocalError(
                     f"the local Ray cluster did not start within {plain_number(START_S)} s",
-                    remedy="this machine may be overloaded; try again with fewer --clients",
+                    remedy=f"this machine may be overloaded; try again with fewer {option_name('--clients')}",
                 )
             time.sleep(_POLL_S)
 

@@ -20,6 +20,7 @@ from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.interpreter import module_command
 from inferometer.base.units import plain_number
 from inferometer.cluster.ray_messages import ClientSaid, ClientsPlaced, ConnectRay, RayFailed, RaySettings
+from inferometer.options.names import option_name
 from inferometer.server.guarded import GuardedProcess, ends, last_line
 
 CONNECT_S = 180.0  # the process itself has shorter limits, each with its own message
@@ -58,7 +59,8 @@ class RayProcess:
     def __enter__(self) -> "RayProcess":
         if importlib.util.find_spec("ray") is None:
             raise UsageError(
-                "--ray requires Ray, which is not installed here", remedy="pip install 'inferometer[ray]'"
+                f"{option_name('--ray')} requires Ray, which is not installed here",
+                remedy="pip install 'inferometer[ray]'",
             )
         try:
             self._start()

@@ -22,6 +22,7 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
+from inferometer.options.names import option_name
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
 from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.promises import INSIDE
@@ -87,7 +88,7 @@ def _gate(part: str, whole: str, position: int) -> Gate:
 
     def refuse(what: str, group: str, remedy: str) -> UsageError:
         place = position + found.start(group)
-        return UsageError(f"--fail-if: {what}; {remedy}\n  {whole}\n  {' ' * place}^")
+        return UsageError(f"{option_name('--fail-if')}: {what}; {remedy}\n  {whole}\n  {' ' * place}^")
 
     if not name:
         raise refuse("a condition is missing", "name", "write conditions like 'p99 > +5%, snr < 40'")

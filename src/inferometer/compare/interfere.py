@@ -51,7 +51,7 @@ from inferometer.measure.points import LastOutcome, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.observe.statistics import Counters, difference
 from inferometer.options.mixing import INTERFERE_REFUSED
-from inferometer.options.names import option_name
+from inferometer.options.names import option_name, with_names
 from inferometer.options.options import DURATION_S, Options
 from inferometer.stats.measurement import FULL, HostUse, Level, Measurement
 from inferometer.stats.merge import Subject, measurement
@@ -83,7 +83,9 @@ def check_interfere(request: InterfereRequest) -> None:
     options = request.options
     for name, remedy in INTERFERE_REFUSED.items():
         if name in options.given:
-            raise UsageError(f"{option_name(name)} is not supported by `interfere`", remedy=remedy)
+            raise UsageError(
+                f"{option_name(name)} is not supported by `interfere`", remedy=with_names(remedy)
+            )
     for name in ("concurrency", "request_rate"):
         span = getattr(options, name)
         if span is not None and (span.listed or span.end not in (None, span.start)):

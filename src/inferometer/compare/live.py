@@ -38,7 +38,7 @@ from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import warm_up_as_asked
 from inferometer.options.commands import COMPARE_REFUSED
-from inferometer.options.names import option_name
+from inferometer.options.names import option_name, with_names
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
 from inferometer.stats.watcher import Watcher, completed
@@ -66,18 +66,22 @@ def variants_of(models: Sequence[str], urls: Sequence[str]) -> tuple[ModelAtServ
     if len(models) > 1 and len(urls) > 1:
         raise UsageError(
             f"{len(models)} models and {len(urls)} addresses are ambiguous",
-            remedy="write each variant as -m MODEL@URL",
+            remedy=f"write each variant as {option_name('-m')} MODEL@URL",
         )
     pairs: list[tuple[str, str | None]] = []
     for model in models or ("",):
         name, at, url = model.partition("@")
         if at and urls:
-            raise UsageError(f"'-m {model}' contains an address, but -u gives another", remedy="leave out -u")
+            raise UsageError(
+                f"'-m {model}' contains an address, but {option_name('-u')} gives another",
+                remedy=f"leave out {option_name('-u')}",
+            )
         pairs += [(name, url)] if at else [(name, url) for url in urls] or [(name, None)]
     if len(pairs) < 2:
         raise UsageError(
             "a comparison needs at least two variants",
-            remedy="give -m several times, -u several times, or two result files",
+            remedy=f"give {option_name('-m')} several times, {option_name('-u')} several times, or two "
+            "result files",
         )
     return tuple(ModelAtServer(label, *pair) for label, pair in zip(_labels(pairs), pairs, strict=True))
 
@@ -116,16 +120,19 @@ def check_request(request: CompareRequest) -> None:
     """Raise for options that a comparison does not support."""
     for name, remedy in COMPARE_REFUSED.items():
         if name in request.options.given:
-            raise UsageError(f"{option_name(name)} is not supported in a comparison", remedy=remedy)
+            raise UsageError(
+                f"{option_name(name)} is not supported in a comparison", remedy=with_names(remedy)
+            )
     if request.options.workers == "auto":
         raise UsageError(
-            "--workers auto is not supported in a comparison",
+            f"{option_name('--workers')} auto is not supported in a comparison",
             remedy="give a number, the same for all variants",
         )
     if request.options.duration_s is None and not request.options.request_count:
         raise UsageError(
             "a comparison is measured in rounds, not in windows",
-            remedy="set the time with --duration TIME, or the number of requests with --requests",
+            remedy=f"set the time with {option_name('--duration')} TIME, or the number of requests with "
+            f"{option_name('--requests')}",
         )
 
 
@@ -135,7 +142,7 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
     if setups[0].last is None:
-        raise UsageError("the range of levels has no end", remedy="give one: -c START:END")
+        raise UsageError("the range of levels has no end", remedy=f"give one: {option_name('-c')} START:END")
     for finding in dict.fromkeys(finding for setup in setups for finding in setup.findings):
         watcher.said(finding)
     names = [model.name for model in request.models]

@@ -10,6 +10,7 @@ from inferometer.compare.comparison import Comparison, Contrast, LevelDifference
 from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_levels, overall
 from inferometer.compare.energy import energy_differences, energy_looks
 from inferometer.compare.gates import Terms, conclude
+from inferometer.options.names import option_name
 from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.result import Result
 
@@ -32,7 +33,7 @@ def compare_saved(
         if differing and not is_forced:
             raise UnlikeError(
                 f"'{name}' was measured differently from '{results[0][0]}': {'; '.join(differing)}",
-                remedy="measure both in the same way, or use --force",
+                remedy=f"measure both in the same way, or use {option_name('--force')}",
             )
         notes += [f"{name}: {difference}" for difference in differing]
     notes += [text for name, result in results if (text := _source_note(name, result))]
@@ -41,7 +42,8 @@ def compare_saved(
         if not pairs:
             raise UnlikeError(
                 f"'{name}' and '{results[0][0]}' have no level of load in common",
-                remedy="measure both at the same levels, or use --force if each has a single one",
+                remedy=f"measure both at the same levels, or use {option_name('--force')} if each has a "
+                "single one",
             )
     wanted = headline_metrics(base.effective.percentile, terms.percentiles)
     looks = len(wanted) * sum(map(len, matched)) + sum(map(energy_looks, matched))

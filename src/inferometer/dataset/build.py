@@ -71,9 +71,9 @@ def _require_json(options: DataOptions) -> None:
 def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dataset:
     if options.files:
         raise UsageError(
-            f"--input {options.files[0][0]}={options.files[0][1]} cannot be combined with "
+            f"{option_name('--input')} {options.files[0][0]}={options.files[0][1]} cannot be combined with "
             f"{option_name('data.sources')} {options.sources[0]}",
-            remedy=f"give all data with --input, or all with {option_name('data.sources')}",
+            remedy=f"give all data with {option_name('--input')}, or all with {option_name('data.sources')}",
         )
     directories = [source for source in options.sources if os.path.isdir(source)]
     if not directories:
@@ -188,17 +188,17 @@ def _require_alike(one: Step, other: Step, place: str, noun: str, unbatched: set
             "For batch sizes larger than 1, the same set of inputs must be specified for each batch. "
             "You cannot use different set of optional inputs for each individual batch: "
             f"{place} have {', '.join(names[0]) or 'none'} and {', '.join(names[1]) or 'none'}",
-            remedy="give all steps the same inputs, or use -b 1",
+            remedy=f"give all steps the same inputs, or use {option_name('-b', '1')}",
         )
     for mine, theirs in zip(one, other, strict=True):
         if mine.shape != theirs.shape:
             raise UsageError(
                 f"can not batch tensors with different shapes together ({noun} '{mine.name}' expected shape "
                 f"{format_shape(mine.shape)} and received {format_shape(theirs.shape)} in {place})",
-                remedy="give all steps the same shapes, or use -b 1",
+                remedy=f"give all steps the same shapes, or use {option_name('-b', '1')}",
             )
         if mine.name in unbatched and mine.data != theirs.data:
             raise UsageError(
                 f"can not batch shape tensors with different values together ({noun} '{mine.name}' in {place})",
-                remedy="give all steps the same values for it, or use -b 1",
+                remedy=f"give all steps the same values for it, or use {option_name('-b', '1')}",
             )

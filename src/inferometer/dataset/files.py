@@ -82,7 +82,7 @@ def _steps(lists: Mapping[str, list[Tensor]]) -> tuple[Step, ...]:
     if not set(lengths.values()) <= {1, count}:
         found = ", ".join(f"{length} for '{name}'" for name, length in lengths.items())
         raise UsageError(
-            f"--input gives different numbers of requests: {found}",
+            f"{option_name('--input')} gives different numbers of requests: {found}",
             remedy="give the same number of files or lines for each input, or one for all requests",
         )
     return tuple(
@@ -99,8 +99,9 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
         return
     if maybe_folder() is None and os.path.isfile(source):
         raise UsageError(
-            f"--input {spec.name}={source} is a value, but a file with that name exists",
-            remedy=f"to send the file, write --input {shlex.quote(f'{spec.name}=@{source}')}",
+            f"{option_name('--input')} {spec.name}={source} is a value, but a file with that name exists",
+            remedy=f"to send the file, write {option_name('--input')} "
+            f"{shlex.quote(f'{spec.name}=@{source}')}",
         )
     yield read_literal(Wanted(spec, source, shape))
 
@@ -116,9 +117,9 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
         return found
     if os.path.isdir(path):
         remedy = f"to send each file in it, write --input {shlex.quote(f'{spec.name}=@{pattern}/*')}"
-        raise UsageError(f"--input {spec.name}=@{pattern} is a directory", remedy=remedy)
+        raise UsageError(f"{option_name('--input')} {spec.name}=@{pattern} is a directory", remedy=remedy)
     raise UsageError(
-        f"--input {spec.name}=@{pattern}: there is no such file",
+        f"{option_name('--input')} {spec.name}=@{pattern}: there is no such file",
         remedy="give the path of a file after '@', or a pattern such as 'photos/*.jpg'",
     )
 
@@ -255,9 +256,11 @@ def read_literal(wanted: Wanted) -> Tensor:
         data = encode(spec.datatype, values)
     except ElementError as error:
         raise UsageError(
-            f"--input {spec.name}={wanted.source}: element {error.index} must be {error.expected} "
+            f"{option_name('--input')} {spec.name}={wanted.source}: element {error.index} must be "
+            f"{error.expected} "
             f"({spec.datatype}), but is {wanted.source.split(',')[error.index]}",
-            remedy=f"to send a file, write --input {shlex.quote(f'{spec.name}=@{wanted.source}')}"
+            remedy=f"to send a file, write {option_name('--input')} "
+            f"{shlex.quote(f'{spec.name}=@{wanted.source}')}"
             if isinstance(error.found, str)
             else "",
         ) from None

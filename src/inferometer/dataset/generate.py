@@ -42,14 +42,15 @@ def generate_steps(
     The pool is a single step if nothing varies.
     """
     if options.seed < 0:
-        raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
+        raise UsageError(f"{option_name('--seed')} must be 0 or more, but is {options.seed}")
     wanted = [(spec, _shape(spec, options)) for spec in specs]
     size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
     if size > _LARGEST_REQUEST:
         raise UsageError(
             f"the {len(wanted):,} inputs of a request would take {size:,} bytes, but a generated request holds at most "
             f"{_LARGEST_REQUEST:,}",
-            remedy="give smaller shapes with --shape, or shorter strings with --string-length",
+            remedy=f"give smaller shapes with {option_name('--shape')}, or shorter strings with "
+            f"{option_name('--string-length')}",
         )
     count = len(given)
     if count == 1 and any(_varies(spec, options, origin) for spec in specs):
@@ -73,7 +74,7 @@ def _shape(spec: TensorSpec, options: DataOptions) -> Shape:
     if spec.is_shape_tensor:
         raise UsageError(
             f"input '{spec.name}' is a shape tensor, whose values cannot be generated",
-            remedy=f"give them with --input {spec.name}=VALUE,VALUE or in a JSON file with "
+            remedy=f"give them with {option_name('--input')} {spec.name}=VALUE,VALUE or in a JSON file with "
             f"{option_name('data.sources')}",
         )
     shape = maybe_shape(spec, options.shapes)
@@ -89,7 +90,8 @@ def _byte_size(spec: TensorSpec, shape: Shape, options: DataOptions) -> int:
         raise UsageError(
             f"input '{spec.name}' of shape {format_shape(shape)} would take {size} bytes, "
             f"but a tensor holds at most {_LARGEST_TENSOR}",
-            remedy="give a smaller shape with --shape, or shorter strings with --string-length",
+            remedy=f"give a smaller shape with {option_name('--shape')}, or shorter strings with "
+            f"{option_name('--string-length')}",
         )
     return size
 

@@ -9,6 +9,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.dataset.dataset import read_bytes, split_lines
 from inferometer.options.lengths import LONGEST, Lengths, log_parameters, parse_lengths
+from inferometer.options.names import option_name
 
 Pair = tuple[int, int | None]
 """Tokens of a prompt, and of its answer if given."""
@@ -43,8 +44,9 @@ def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
         return pairs
     if any(output is not None for _, output in pairs):
         raise UsageError(
-            f"both --prompt-tokens {asked.prompt} and --output-tokens {asked.output} set the length of the answers",
-            remedy="leave out --output-tokens",
+            f"both {option_name('--prompt-tokens')} {asked.prompt} and {option_name('--output-tokens')} "
+            f"{asked.output} set the length of the answers",
+            remedy=f"leave out {option_name('--output-tokens')}",
         )
     return [
         (prompt, output)
@@ -57,7 +59,9 @@ def draw_outputs(asked: int | str, count: int, seed: int) -> list[int]:
     name = "--output-tokens"
     pairs = _pairs(parse_lengths(name, asked), count, Random(f"outputs {seed}"), name)
     if any(output is not None for _, output in pairs):
-        raise UsageError(f"{name} {asked} has pairs of lengths", remedy="give it with --prompt-tokens")
+        raise UsageError(
+            f"{name} {asked} has pairs of lengths", remedy=f"give it with {option_name('--prompt-tokens')}"
+        )
     return [pairs[number % len(pairs)][0] for number in range(count)]
 
 

@@ -20,6 +20,7 @@ from inferometer.dataset.tokens import Tokenizer, open_tokenizer
 from inferometer.model.spec import Tensor
 from inferometer.model.unique import MARK, Unique, maybe_unique
 from inferometer.options.lengths import parse_lengths
+from inferometer.options.names import option_name
 from inferometer.options.options import DataOptions
 
 POOL = 128  # different generated prompts of one length
@@ -80,7 +81,8 @@ def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
         return pairs[: max(FEWEST, sum(end <= MOST_TOKENS for end in ends))]
     if ends[-1] > LONGEST_FILE:
         raise UsageError(
-            f"--prompt-tokens {asked}: the prompts have {ends[-1]:,} tokens in total, more than {LONGEST_FILE:,}",
+            f"{option_name('--prompt-tokens')} {asked}: the prompts have {ends[-1]:,} tokens in total, "
+            f"more than {LONGEST_FILE:,}",
             remedy="give a file with fewer lines",
         )
     return pairs
@@ -114,7 +116,7 @@ def _unique(tokenizer: Tokenizer) -> Unique:
     if found is None:
         raise UsageError(
             f"cannot make unique prefixes with the tokenizer {tokenizer.name}: no two of its words are equally long",
-            remedy="add --repeat-prompts, or leave out --tokenizer",
+            remedy=f"add {option_name('--repeat-prompts')}, or leave out {option_name('--tokenizer')}",
         )
     return found
 
@@ -134,8 +136,9 @@ def _started(step: Step, place: str, number: int) -> Step:
     found = tuple(_started_tensor(tensor, place) for tensor in step)
     if found == step:
         raise UsageError(
-            f"--unique-prompts: step {number} of the data has no text to add a unique prefix to",
-            remedy="leave out --unique-prompts",
+            f"{option_name('--unique-prompts')}: step {number} of the data has no text to add a unique "
+            "prefix to",
+            remedy=f"leave out {option_name('--unique-prompts')}",
         )
     return found
 

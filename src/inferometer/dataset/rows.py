@@ -21,6 +21,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, size_text
 from inferometer.dataset.dataset import MOST_LINES, check_lines, parse_json, split_lines
 from inferometer.dataset.trace_tables import TABLES
+from inferometer.options.names import option_name
 
 PROMPT_FIELDS = ("prompt", "text", "text_input", "question", "input")
 CHAT_FIELDS = ("body", "messages", "conversations")
@@ -164,7 +165,7 @@ def _require_prompts(path: str, names: Sequence[str], column: str | None) -> Non
     if not set(names) & set(known):
         raise UsageError(
             f"{path} has the columns {', '.join(names)[:200]}, but none named {' or '.join(known)}",
-            remedy="give the column of the prompts with --prompt-column",
+            remedy=f"give the column of the prompts with {option_name('--prompt-column')}",
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from inferometer.base.errors import UsageError
 from inferometer.model.numbers import DATATYPES
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.names import option_name
 
 Shape = tuple[int, ...]
 
@@ -71,9 +72,10 @@ def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place:
     return UsageError(
         f"input {spec.name} contains dynamic shape, provide shapes to send along with the request{place}: "
         f"the model's shape for it is {format_shape(spec.shape)}",
-        remedy=f"send your own file with --input {file}, or generated data with --shape {example}"
+        remedy=f"send your own file with {option_name('--input')} {file}, or generated data with "
+        f"{option_name('--shape')} {example}"
         if elements is None
-        else f"for example with --shape {example}, or as 'shape' in a JSON file",
+        else f"for example with {option_name('--shape')} {example}, or as 'shape' in a JSON file",
     )
 
 

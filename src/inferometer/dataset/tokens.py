@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import ANSWER, read_file
+from inferometer.options.names import option_name
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -95,18 +96,20 @@ def _opened(path: str) -> "tuple[str, Encoder]":
         from tokenizers import Tokenizer as Encoder
     except ImportError:
         raise UsageError(
-            "--tokenizer needs the package tokenizers, which is not installed", remedy=_INSTALL
+            f"{option_name('--tokenizer')} needs the package tokenizers, which is not installed",
+            remedy=_INSTALL,
         ) from None
     file = Path(path, _FILE) if Path(path).is_dir() else Path(path)
     check_path(file)
     if not file.exists():
-        raise UsageError(f"--tokenizer {path}: no such file: {file}", remedy=_LOCAL)
+        raise UsageError(f"{option_name('--tokenizer')} {path}: no such file: {file}", remedy=_LOCAL)
     content = read_file(file, ANSWER, "the tokenizer", remedy=_LOCAL)
     try:
         encoder = Encoder.from_buffer(content)
     except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
         raise UsageError(
-            f"--tokenizer {path}: {file} is not a tokenizer: {error}", remedy=f"give the {_FILE} of a model"
+            f"{option_name('--tokenizer')} {path}: {file} is not a tokenizer: {error}",
+            remedy=f"give the {_FILE} of a model",
         ) from None
     encoder.no_truncation()
     encoder.no_padding()
@@ -127,9 +130,10 @@ def _safe_words(encoder: "Encoder", name: str) -> tuple[str, ...]:
         if len(found) >= FEWEST_WORDS:
             return tuple(found)
     raise UsageError(
-        f"--tokenizer {name}: cannot make texts of an exact length, because it has fewer than {FEWEST_WORDS} words "
+        f"{option_name('--tokenizer')} {name}: cannot make texts of an exact length, because it has fewer "
+        f"than {FEWEST_WORDS} words "
         "that are a single token in any position",
-        remedy="leave out --tokenizer to count words instead",
+        remedy=f"leave out {option_name('--tokenizer')} to count words instead",
     )
 
 

@@ -21,6 +21,7 @@ from inferometer.diagnose.llm_run import sweep_llm
 from inferometer.diagnose.run import LATE_NS, DiagnoseRequest, Outcome, another_fits, diagnose_model
 from inferometer.diagnose.serving import KV_CACHE, SLOTS, ServingLevel
 from inferometer.options.commands import DiagnoseOptions
+from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.server.launcher import LaunchedServer, ServerCommand, new_log
 from inferometer.server.presets import Preset, option_value, with_option
@@ -74,12 +75,13 @@ def _check(asked: DiagnoseRequest, launch: Launch) -> None:
     if launch.command.used:
         name = launch.command.used[0]
         raise UsageError(
-            f"--serve has {{{name}}}, but diagnose starts a server with fixed values",
+            f"{option_name('--serve')} has {{{name}}}, but diagnose starts a server with fixed values",
             remedy="write its value; `inferometer tune --serve` searches over values",
         )
     if asked.keep:
         raise UsageError(
-            "--keep does not apply to a server that --serve starts, because it ends with the command",
+            f"{option_name('--keep')} does not apply to a server that {option_name('--serve')} starts, "
+            "because it ends with the command",
             remedy="leave it out: the report has the command line of the best configuration",
         )
 

@@ -17,6 +17,7 @@ from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.prepare import Setup, metrics_endpoint, prepare
 from inferometer.measure.ramp import SHORT_NS
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.stats.result import Result
@@ -77,11 +78,15 @@ def refuse_changes(*, is_applied: bool, cores: float | None) -> None:
     """Reject options of `diagnose` that do not apply to a server that generates text."""
     if is_applied:
         raise UsageError(
-            "--apply loads a model with another configuration, which OpenAI-compatible servers do not support",
-            remedy="leave it out, or let diagnose start the server: --serve 'COMMAND --port {port}'",
+            f"{option_name('--apply')} loads a model with another configuration, which OpenAI-compatible "
+            "servers do not support",
+            remedy=f"leave it out, or let diagnose start the server: {option_name('--serve')} 'COMMAND "
+            "--port {port}'",
         )
     if cores is not None:
-        raise UsageError("--cores is not used for OpenAI-compatible servers", remedy="leave it out")
+        raise UsageError(
+            f"{option_name('--cores')} is not used for OpenAI-compatible servers", remedy="leave it out"
+        )
 
 
 def _asking(options: Options, most: int) -> Options:

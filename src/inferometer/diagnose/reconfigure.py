@@ -8,6 +8,7 @@ from typing import Any, Self
 from inferometer.base.errors import PeerError
 from inferometer.base.writing import write_file, writing
 from inferometer.diagnose.diagnosis import Change
+from inferometer.options.names import option_name
 from inferometer.services.discovery import ModelControl, are_fixed
 from inferometer.services.originals import Originals
 
@@ -67,7 +68,7 @@ def _explained(name: str, error: PeerError) -> PeerError:
     if are_fixed(error):
         return FixedModelsError(
             f"the server does not allow changing its models: {error.message}",
-            remedy="start it with --model-control-mode explicit, or leave out --apply",
+            remedy=f"start it with --model-control-mode explicit, or leave out {option_name('--apply')}",
         )
     return PeerError(f"cannot load '{name}': {error.message}", remedy=error.remedy)
 

@@ -25,6 +25,7 @@ from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.observe.host import is_this_host
 from inferometer.observe.statistics import Snapshot, executions
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
@@ -77,7 +78,7 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     if not isinstance(service, ModelControl):
         raise UsageError(
             f"servers of kind {trials.setup.options.service_kind} cannot load a model with another configuration",
-            remedy="leave out --apply, and change the configuration yourself",
+            remedy=f"leave out {option_name('--apply')}, and change the configuration yourself",
         )
     watcher.planned(None, asked.budget_s)
     server = Reconfiguration(service, _originals(trials.setup, service, watcher))
@@ -117,7 +118,7 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
     if options.request_rate is not None or options.request_intervals is not None:
         raise UsageError(
             "diagnose needs concurrency levels, not request rates",
-            remedy="give --concurrency, or leave the load out",
+            remedy=f"give {option_name('--concurrency')}, or leave the load out",
         )
     wanted = _levels(options.concurrency)
     most = MOST if wanted is None else max(wanted)  # workers are created once, for the highest load

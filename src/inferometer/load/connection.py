@@ -29,6 +29,7 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.link import Callbacks, LinkBase, LinkSetup
 from inferometer.load.reactor import FAILED, READ, WRITE
+from inferometer.options.names import option_name
 from inferometer.records.path import MOST_OPENINGS, Opening
 from inferometer.wire.frames import Buffer
 
@@ -70,7 +71,7 @@ class SocketLink(LinkBase):
         except OSError as error:
             raise PeerError(
                 f"cannot resolve the host '{endpoint.host}': {error}",
-                remedy="check the host name given with -u",
+                remedy=f"check the host name given with {option_name('-u')}",
             ) from error
         self.resolve_ns = self.clock() - begun_ns
         self.addresses = [(row[0], row[4]) for row in found]  # to try, in order

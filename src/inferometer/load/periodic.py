@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from inferometer.base.errors import UsageError
 from inferometer.load.plan import Periodic
+from inferometer.options.names import option_name
 
 
 class Batches:
@@ -43,5 +44,6 @@ class Batches:
         if slot in self._awaited:
             raise UsageError(
                 f"a request ended with fewer responses than the request period of {self._plan.period}",
-                remedy="give a lower --request-period, or data that makes the model send more responses",
+                remedy=f"give a lower {option_name('--request-period')}, or data that makes the model send "
+                "more responses",
             )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from inferometer.base.errors import UsageError
 from inferometer.base.secrets import GIVEN, body_secrets, header_secrets, query_secrets, redacted_parameter
 from inferometer.measure.checks import changed
+from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.services.address import LOCAL, Address, read_address
 from inferometer.services.endpoint import CONTROL_TIMEOUT_S, Connection, Endpoint, parse_endpoint
@@ -77,12 +78,13 @@ def with_scheme(options: Options, written: Address) -> Options:
         )
     if written.is_grpc and kind != AUTO and "grpc" not in KINDS[kind].ports:
         raise UsageError(
-            f"the address '{options.url}' uses gRPC, which --service-kind {kind} does not support",
+            f"the address '{options.url}' uses gRPC, which {option_name('--service-kind')} {kind} does not "
+            "support",
             remedy="start the address with http:// or https://",
         )
     if options.grpc_tls and written.scheme in ("http", "grpc"):
         raise UsageError(
-            f"the address '{options.url}' does not use TLS, but --tls requires it",
-            remedy=f"start the address with {written.scheme}s://, or remove --tls",
+            f"the address '{options.url}' does not use TLS, but {option_name('--tls')} requires it",
+            remedy=f"start the address with {written.scheme}s://, or remove {option_name('--tls')}",
         )
     return changed(options, protocol="grpc") if written.is_grpc else options

@@ -22,6 +22,7 @@ from inferometer.options.checking import (
     function_parts,
     parts,
 )
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.check_plan import Answer, AnswerCheck, AnswerChecks
 from inferometer.services.kind import KINDS
@@ -46,10 +47,12 @@ def make_checks(
     found = tuple(_checks(options))
     if AnswerCheck(EXACT) in found and not expected:
         raise UsageError(
-            "--check exact compares answers with those expected by the data, but the data has none",
-            remedy="give each prompt an 'expected' text in --prompts, or write --check exact:TEXT"
+            f"{option_name('--check')} exact compares answers with those expected by the data, but the "
+            "data has none",
+            remedy=f"give each prompt an 'expected' text in {option_name('--prompts')}, or write "
+            f"{option_name('--check')} exact:TEXT"
             if is_text
-            else "add 'validation_data' to the file of --data",
+            else f"add 'validation_data' to the file of {option_name('--data')}",
         )
     datatypes = {output.name: output.datatype for output in model.outputs}
     references: tuple[tuple[Answer, ...], ...] = ()
@@ -100,7 +103,8 @@ def _schema(path: str) -> Any:
         from jsonschema.validators import validator_for
     except ImportError as error:
         raise UsageError(
-            f"--check schema requires jsonschema: {error}", remedy="pip install 'inferometer[schema]'"
+            f"{option_name('--check')} schema requires jsonschema: {error}",
+            remedy="pip install 'inferometer[schema]'",
         ) from error
     check_path(path)
     try:
@@ -139,7 +143,8 @@ def _references(
     if not any(found):
         raise UsageError(
             f"none of the requests is in {path}, so that no answer can be compared",
-            remedy="export the reference with the same data, such as --seed or --prompts",
+            remedy=f"export the reference with the same data, such as {option_name('--seed')} or "
+            f"{option_name('--prompts')}",
         )
     return found
 
@@ -155,7 +160,7 @@ def _exported(path: str) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(
             f"the reference {path} is not an export of requests ({type(error).__name__}: {error})",
-            remedy="write one with --export, as JSON",
+            remedy=f"write one with {option_name('--export')}, as JSON",
         ) from None
     for inputs, outputs in rows:
         if isinstance(inputs, dict) and isinstance(outputs, list):

@@ -17,6 +17,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.plan import Closed
 from inferometer.measure.address import connection_to
 from inferometer.measure.instrument import Instrument
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.http_control import HttpControl, reason_of
@@ -96,7 +97,7 @@ def _drain(instrument: Instrument, limit_s: float) -> None:
             raise PeerError(
                 f"requests of the previous level were still in flight {plain_number(limit_s)} s after its end, "
                 f"and {OPTION} waits for them",
-                remedy="raise --before-level-timeout, or set --timeout",
+                remedy=f"raise {option_name('--before-level-timeout')}, or set {option_name('--timeout')}",
             )
         load.collect(clock() + STEP_NS)
 
@@ -158,7 +159,8 @@ def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool])
                     raise UsageError(
                         f"the command '{redacted(command)}' of {OPTION} did not end within {plain_number(limit_s)} s"
                         + _said(_last_line(tail)),
-                        remedy="raise --before-level-timeout, or run the command by itself to see what it waits for",
+                        remedy=f"raise {option_name('--before-level-timeout')}, or run the command by "
+                        "itself to see what it waits for",
                     )
                 if selector.select(STEP_S) and not _read(output.fileno(), tail):
                     selector.unregister(output)

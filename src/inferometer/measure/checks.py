@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.base.confined import check_path
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Name, UsageError
 from inferometer.base.reading import KEY, read_file
 from inferometer.model.spec import ModelSpec
 from inferometer.options.command_line import Target
 from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
-from inferometer.options.names import BY_FIELD, named, option_name
+from inferometer.options.names import BY_FIELD, option_name, with_names
 from inferometer.options.option import Given, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import (
     AUTO,
@@ -115,7 +115,7 @@ def _count_covers(field: str) -> Rule:
     return Rule(
         lambda a: field in a and 0 < _counts(a) < a[field].last,
         f"request-count can not be less than {field.replace('_', '-')}",
-        "raise --requests, or lower the load",
+        "raise {--requests}, or lower the load",
     )
 
 
@@ -151,8 +151,8 @@ def _no_authorization_with(field: str) -> Rule:
 RULES = (
     Rule(
         lambda a: not a.get("model") and _needs_model(kind_of(a)),
-        "Failed to parse {model} (model name). The value must be specified.",
-        "write its name after the address, or use --model",
+        f"Failed to parse {Name('-m (model name)', 'model')}. The value must be specified.",
+        "write its name after the address, or use {--model}",
     ),
     Rule(
         lambda a: sum(field in a for field in LOAD_MODES) > 1,
@@ -162,18 +162,18 @@ RULES = (
     Rule(
         lambda a: a.get("request_distribution") == "weibull" and a.get("burstiness", 1.0) < LEAST_WEIBULL,
         f"{{burstiness}} of Weibull gaps must be {LEAST_WEIBULL} or more: below, almost all requests arrive at once.",
-        "raise it, or use --arrivals gamma",
+        "raise it, or use {--arrivals:gamma}",
     ),
     *map(_old_with, (*_RANGES, "request_intervals")),
     Rule(
         lambda a: "streaming" in a and _is_without_grpc(a) and kind_of(a) not in ("triton_c_api", "openai"),
         "Streaming is only allowed with gRPC protocol and Triton C API.",
-        "add --grpc and use the server's gRPC port",
+        "add {--grpc} and use the server's gRPC port",
     ),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
         "{connections} applies only to gRPC: over HTTP each request in flight has its own connection; "
-        "set their number with -c.",
+        "set their number with {-c}.",
     ),
     Rule(
         lambda a: "output_tokens" in a and _has_pairs(a),
@@ -188,21 +188,21 @@ RULES = (
     Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
     Rule(
         lambda a: "asynchronous" in a and "synchronous" in a,
-        "Cannot specify --async and {synchronous} simultaneously.",
+        "Cannot specify {--async} and {synchronous} simultaneously.",
     ),
     Rule(
         lambda a: a.get("grpc_compression", "none") != "none" and _is_without_grpc(a),
         "Using compression algorithm is only allowed with gRPC protocol.",
-        "add --grpc and use the server's gRPC port",
+        "add {--grpc} and use the server's gRPC port",
     ),
     Rule(
         lambda a: _is_open(a) and _latency_limit(a) == 0,
         "The end of the search range and the latency limit cannot both be 0. "
-        "Give an end, or a limit with --latency-threshold (-l).",
+        "Give an end, or a limit with {--latency-threshold} (-l).",
     ),
     Rule(
         lambda a: "binary_search" in a and _latency_limit(a) == 0,
-        "The --latency-threshold cannot be 0 for binary search mode.",
+        "The {--latency-threshold} cannot be 0 for binary search mode.",
         "give it in milliseconds",
     ),
     Rule(
@@ -223,7 +223,7 @@ RULES = (
     Rule(
         lambda a: "periodic_concurrency" in a and kind_of(a) not in ("triton", AUTO),
         "The {periodic_concurrency} option is only supported with {service_kind} triton.",
-        "use -c instead",
+        "use {-c} instead",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "profile_export" not in a,
@@ -242,7 +242,7 @@ RULES = (
     ),
     Rule(
         lambda a: "fixed_schedule" in a and a.get("batch", 1) != 1,
-        "Batching is not supported with {fixed_schedule}: each step has a time of its own. Leave out -b.",
+        "Batching is not supported with {fixed_schedule}: each step has a time of its own. Leave out {-b}.",
     ),
     Rule(
         lambda a: "speed" in a and "replay" not in a,
@@ -264,7 +264,7 @@ RULES = (
     ),
     Rule(
         lambda a: "max_outstanding" in a and not any(field in a for field in DUE),
-        "{max_outstanding} applies only to scheduled requests. Use it with --rate; -c limits requests in flight.",
+        "{max_outstanding} applies only to scheduled requests. Use it with {--rate}; {-c} limits requests in flight.",
     ),
     Rule(
         lambda a: (
@@ -288,12 +288,12 @@ RULES = (
         lambda a: (
             "warmup_s" in a and any(field in a for field in ("periodic_concurrency", "session_concurrency"))
         ),
-        "{warmup_s} requires a continuous load: -c or -r.",
+        "{warmup_s} requires a continuous load: {-c} or {-r}.",
     ),
     Rule(
         lambda a: a.get("ramp_s", 0) > 0 and (_counts(a) > 0 or any(field in a for field in LOAD_MODES[1:])),
-        "{ramp_s} staggers the start of users in a timed measurement: use it with -c and without -n",
-        "remove it, or measure for a fixed time with -c and -d",
+        "{ramp_s} staggers the start of users in a timed measurement: use it with {-c} and without {-n}",
+        "remove it, or measure for a fixed time with {-c} and {-d}",
     ),
     *map(_no_authorization_with, ("api_key_env", "api_key_file")),
     Rule(
@@ -302,7 +302,7 @@ RULES = (
     ),
     Rule(
         lambda a: "quiet" in a and "verbose" in a,
-        "--quiet and -v are mutually exclusive. Give only one.",
+        "{--quiet} and {-v} are mutually exclusive. Give only one.",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
@@ -322,7 +322,7 @@ RULES = (
     Rule(
         lambda a: "session_concurrency" in a and kind_of(a) != "openai",
         "The {session_concurrency} option is only supported with {service_kind} openai.",
-        "add {service_kind} openai, or use -c",
+        "add {service_kind} openai, or use {-c}",
     ),
     Rule(
         lambda a: "session_concurrency" in a and _counts(a) > 0,
@@ -366,7 +366,9 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
     own = () if kind is None else kind.rules
     for rule in (*RULES, *(own if kind_rules is None else kind_rules.get(name, own))):
         if rule.is_broken(given):
-            raise UsageError(named(rule.message), remedy=named(rule.remedy) if kind_rules is None else "")
+            raise UsageError(
+                with_names(rule.message), remedy=with_names(rule.remedy) if kind_rules is None else ""
+            )
     for field in () if kind is None else kind.refused:
         if field in given:
             raise UsageError(
@@ -389,8 +391,10 @@ def make(
     """Build the options of a command line on top of the command's `defaults`. Lenient options may have no effect."""
     check(given, kind_rules)
     for field in given:
-        if (refusal := BY_FIELD[field].unsupported(option_name(field))) is not None:
-            raise refusal
+        if not BY_FIELD[field].is_built:
+            raise UsageError(
+                f"{option_name(field)} is not supported yet", remedy=with_names(BY_FIELD[field].meanwhile)
+            )
     values, names = {**(defaults or {}), **given}, set(given)
     if "precision" in values:
         values.setdefault("duration_s", DURATION_S)
@@ -449,7 +453,8 @@ def _find_model(found: dict[str, Any]) -> None:
     if not found["model"]:
         raise UsageError(
             f"{option_name('service_kind')} {kind} requires a model, but none is given",
-            remedy="give it with -m, or leave out the kind to detect the server and its models",
+            remedy=f"give it with {option_name('-m')}, or leave out the kind to detect the server and its "
+            "models",
         )
 
 
@@ -549,32 +554,35 @@ def check_model(options: Options, model: ModelSpec) -> None:
         if model.max_batch_size == 0:
             raise UsageError(
                 "can not specify batch size > 1 as the model does not support batching",
-                remedy=f"remove -b {options.batch}, or give '{model.name}' a max_batch_size above 0",
+                remedy=f"remove {option_name('-b')} {options.batch}, or give '{model.name}' a "
+                "max_batch_size above 0",
             )
         if options.batch > model.max_batch_size and not options.is_lenient:
             raise UsageError(
-                f"-b {options.batch} exceeds the max_batch_size of '{model.name}', which is "
+                f"{option_name('-b')} {options.batch} exceeds the max_batch_size of '{model.name}', which is "
                 f"{model.max_batch_size}",
-                remedy=f"use -b {model.max_batch_size} or less",
+                remedy=f"use {option_name('-b')} {model.max_batch_size} or less",
             )
         if is_sequence:
             raise UsageError(
                 "can not specify batch size > 1 when using a sequence model",
-                remedy=f"remove -b {options.batch}",
+                remedy=f"remove {option_name('-b')} {options.batch}",
             )
     if model.is_decoupled and not options.streaming:
         raise UsageError(
-            f"Decoupled models must be run with `--async` and `--streaming` and either "
-            f"`{option_name('protocol', 'grpc')}` or `--service-kind=triton_c_api`",
+            f"Decoupled models must be run with `{option_name('--async')}` and "
+            f"`{option_name('--streaming')}` and either "
+            f"`{option_name('protocol', 'grpc')}` or `{option_name('--service-kind')}=triton_c_api`",
             remedy=""
             if options.is_lenient
-            else f"add --grpc {option_name('streaming')} and use the server's gRPC port",
+            else f"add {option_name('--grpc')} {option_name('streaming')} and use the server's gRPC port",
         )
     if is_sequence:
         if options.fixed_schedule:
             raise UsageError(
                 "a fixed schedule sets the time of each step, which conflicts with the order of a sequence",
-                remedy=f"use {option_name('replay')} or {option_name('request_intervals')} for a sequence model",
+                remedy=f"use {option_name('replay')} or {option_name('request_intervals')} for a sequence "
+                "model",
             )
         _check_sequences(options)
 

@@ -35,6 +35,7 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import MetricsEndpoint, llm_warnings, warnings_about
 from inferometer.options.checking import EXACT
 from inferometer.options.effective import Effective, effective
+from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.endpoint import Endpoint, parse_endpoint
@@ -200,7 +201,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     level_settings = replace(level_settings, asked_tokens=traffic.asked_tokens)
     if requests.sequences is not None and options.cancel_after_s is not None:
         raise UsageError(
-            f"--cancel-after applies only to independent requests, but those for {model.name} are parts of sequences",
+            f"{option_name('--cancel-after')} applies only to independent requests, but those for "
+            f"{model.name} are parts of sequences",
             remedy="remove it",
         )
     checks = _maybe_checks(options, model, traffic, steps, texts or requests.expected or ())
@@ -503,7 +505,7 @@ def _checked_slo(options: Options, slo: Slo) -> Slo:
         if term.figure == "wrong" and not options.has_checks:
             raise UsageError(
                 f"'{term.text}' limits wrong answers, but no answer is checked",
-                remedy="add --check or --check-python",
+                remedy=f"add {option_name('--check')} or {option_name('--check-python')}",
             )
         if term.figure in ("tpot", "gap") and not has_tokens:
             raise UsageError(
@@ -515,7 +517,7 @@ def _checked_slo(options: Options, slo: Slo) -> Slo:
         ):
             raise UsageError(
                 f"'{term.text}': an answer that is not streamed arrives all at once",
-                remedy="limit the latency instead, or add --streaming",
+                remedy=f"limit the latency instead, or add {option_name('--streaming')}",
             )
     return slo
 

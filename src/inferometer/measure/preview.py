@@ -15,6 +15,7 @@ from inferometer.load.single import FirstRequest, SingleReply, exchange, first_r
 from inferometer.measure.opening import registered_memory
 from inferometer.measure.prepare import Setup
 from inferometer.model.spec import Tensor
+from inferometer.options.names import option_name
 from inferometer.services.endpoint import Connection, without_key
 from inferometer.services.traffic import IN_PROCESS
 from inferometer.wire.sse import Event, SseDecoder
@@ -45,7 +46,8 @@ def send(setup: Setup, request: FirstRequest) -> SingleReply:
     if setup.traffic.wiring.protocol == IN_PROCESS:
         raise UsageError(
             "an in-process Triton is not reached over a network, so there is no reply to show",
-            remedy="use --dry-run, or start the server with inferometer serve and give its address",
+            remedy=f"use {option_name('--dry-run')}, or start the server with inferometer serve and give "
+            "its address",
         )
     with registered_memory(setup):
         return exchange(setup.traffic.wiring, request, timeout_s=setup.options.request_timeout_s)

@@ -17,6 +17,7 @@ from inferometer.measure.address import connection_to, host_and_port, url_of, wi
 from inferometer.measure.checks import changed
 from inferometer.measure.wrong_address import maybe_wrong, typed, wrong_path
 from inferometer.model.spec import ModelSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.services.address import Address, ServerPath, maybe_server_path
 from inferometer.services.detect import METRICS, ServerGuess, look, probe, recognize
@@ -75,8 +76,10 @@ def _check_model_is_meant(options: Options) -> None:
     kind = options.service_kind
     if options.model and kind != AUTO and not KINDS[kind].needs_model:
         raise UsageError(
-            f"{KINDS[kind].title} has no models (--service-kind {kind}), but '{options.model}' was requested",
-            remedy="remove the model, or remove --service-kind to detect the kind of server",
+            f"{KINDS[kind].title} has no models ({option_name('--service-kind')} {kind}), but "
+            f"'{options.model}' was requested",
+            remedy=f"remove the model, or remove {option_name('--service-kind')} to detect the kind of "
+            "server",
         )
 
 
@@ -88,7 +91,7 @@ def _plain(options: Options, written: Address) -> Options:
     path = written.path + written.query
     if options.path and written.query:
         raise UsageError(
-            f"the address '{options.url}' ends with a query, so --path cannot be appended",
+            f"the address '{options.url}' ends with a query, so {option_name('--path')} cannot be appended",
             remedy="put the whole path in one of them",
         )
     if options.path:
@@ -124,7 +127,7 @@ def _check_rest(options: Options, written: Address, prefix: str) -> None:
     if written.query:
         raise UsageError(
             f"the address '{options.url}' ends with the query '{written.query}', which only plain HTTP supports",
-            remedy="remove it, or request it unchanged with --service-kind http",
+            remedy=f"remove it, or request it unchanged with {option_name('--service-kind', 'http')}",
         )
     if prefix and options.protocol == "grpc":
         raise UsageError(
@@ -209,8 +212,9 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
     if looks.is_locked and (options.model or looks.page_status in (401, 403)):
         raise PeerError(
             f"{where}: it requires authentication",
-            remedy="give a key with --api-key-env NAME, --api-key-file FILE or -H 'Authorization: Bearer ...', or name "
-            "the kind of server with --service-kind",
+            remedy=f"give a key with {option_name('--api-key-env')} NAME, {option_name('--api-key-file')} "
+            f"FILE or {option_name('-H')} 'Authorization: Bearer ...', or name "
+            f"the kind of server with {option_name('--service-kind')}",
         )
     if looks.kind != "http" and options.model:
         raise _body_of_model(options, written, looks, command, where)
@@ -236,7 +240,8 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
         page = f"{written.path or '/'}{written.query}"
         raise PeerError(
             f"{where} and answers GET {page} with status {looks.page_status}",
-            remedy="check the port and the path, or define the request with --path, --method and --body",
+            remedy=f"check the port and the path, or define the request with {option_name('--path')}, "
+            f"{option_name('--method')} and {option_name('--body')}",
         )
     given = "" if looks.kind == "http" else " and receives the given request"
     return _plain(options, written), (f"{where}{given} (--service-kind http).",)
@@ -258,9 +263,11 @@ def _body_of_model(
     prefix = written.path.rstrip("/") if known is None else known.prefix
     right = typed(options, command, f"{url_of(options, written)}{prefix}{path}", "")
     return UsageError(
-        f"{where}: --body is a whole request body, which is sent to a path and not to the model "
+        f"{where}: {option_name('--body')} is a whole request body, which is sent to a path and not to the "
+        "model "
         f"'{options.model}'",
-        remedy=f"{right} with the same --body; or remove --body and give inputs with --data or --input",
+        remedy=f"{right} with the same {option_name('--body')}; or remove {option_name('--body')} and give "
+        f"inputs with {option_name('--data')} or {option_name('--input')}",
     )
 
 
@@ -271,15 +278,19 @@ def _only_model(options: Options, where: str) -> str:
         names = sorted(service.models())
     except PeerError as error:
         raise UsageError(
-            f"{where}, but does not list its models ({error.message})", remedy="name one with -m"
+            f"{where}, but does not list its models ({error.message})",
+            remedy=f"name one with {option_name('-m')}",
         ) from error
     if len(names) == 1:
         return names[0]
     if not names:
-        raise UsageError(f"{where}, but has no model that is ready", remedy="load one, or name one with -m")
+        raise UsageError(
+            f"{where}, but has no model that is ready",
+            remedy=f"load one, or name one with {option_name('-m')}",
+        )
     raise ManyModelsError(
         f"{where} and has {len(names)} models: {_listed(names)}",
-        remedy="name one with -m",
+        remedy=f"name one with {option_name('-m')}",
         names=names,
         options=options,
     )

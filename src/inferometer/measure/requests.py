@@ -10,6 +10,7 @@ from inferometer.dataset.build import batch, batch_expected, stream_expected, st
 from inferometer.dataset.dataset import EXPECTED, Dataset, Step, Streams
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import ModelSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ def session_plan(steps: Sequence[Step], concurrency: int) -> SequencePlan:
         said = {tensor.name: tensor.data.decode() for tensor in step}
         if "session_id" not in said:
             raise UsageError(
-                f"step {number} of the data has no 'session_id', which --session-concurrency requires",
+                f"step {number} of the data has no 'session_id', which "
+                f"{option_name('--session-concurrency')} requires",
                 remedy='write {"session_id": ["a"], "delay": [0], "payload": [{...}]}',
             )
         sessions.setdefault(said["session_id"], []).append(number)
@@ -163,8 +165,10 @@ def session_plan(steps: Sequence[Step], concurrency: int) -> SequencePlan:
                 )
     if len(sessions) < concurrency:
         raise UsageError(
-            f"--session-concurrency is {concurrency}, but the data has {len(sessions)} sessions",
-            remedy=f"provide at least {concurrency} sessions, or lower --session-concurrency",
+            f"{option_name('--session-concurrency')} is {concurrency}, but the data has {len(sessions)} "
+            "sessions",
+            remedy=f"provide at least {concurrency} sessions, or lower "
+            f"{option_name('--session-concurrency')}",
         )
     return SequencePlan(
         streams=tuple(map(tuple, sessions.values())),

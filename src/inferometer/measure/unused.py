@@ -8,12 +8,13 @@ data.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Name, UsageError
 from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
 from inferometer.measure.checks import AGENDAS, DUE, LOAD_MODES, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.groups import PROMPTS, WINDOWS
+from inferometer.options.names import option_name, with_names
 from inferometer.options.option import Given, is_grpc, names_data
 from inferometer.options.options import AUTO, MODERN, Options, value_of
 from inferometer.options.values import GENERATED
@@ -60,25 +61,25 @@ _WITH_OTHERS = (
     _Unused(
         (*LOAD_MODES, "binary_search", "latency_limit_ms"),
         _has("sweep"),
-        "sets the load, but --sweep chooses it automatically",
+        "sets the load, but {--sweep} chooses it automatically",
         "remove one of them",
     ),
     _Unused(
         ("request_count",),
         _has("sweep"),
-        "sets the length of a level, but --sweep measures each level as long as needed",
-        "remove it; --duration limits the time of a level",
+        "sets the length of a level, but {--sweep} measures each level as long as needed",
+        "remove it; {--duration} limits the time of a level",
     ),
     _Unused(
         ("request_period",),
         _lacks("periodic_concurrency"),
         "applies only to a concurrency ramp",
-        "add --periodic-concurrency-range",
+        "add {--periodic-concurrency-range}",
     ),
     _Unused(
         WINDOWS,
         _has("duration_s", "precision"),
-        "belongs to the classic stability rule, but --duration and --precision select the precision rule",
+        "belongs to the classic stability rule, but {--duration} and {--precision} select the precision rule",
         "remove one of them",
     ),
     _Unused(
@@ -95,104 +96,104 @@ _WITH_OTHERS = (
         ("measurement_request_count",),
         lambda given: given.get("measurement_mode") != "count_windows",
         "applies only to windows with a request count",
-        "add --measurement-mode count_windows",
+        "add {--measurement-mode:count_windows}",
     ),
     _Unused(
         ("measurement_interval_ms",),
         lambda given: given.get("measurement_mode") == "count_windows",
         "applies only to windows with a fixed time",
-        "remove it, or remove --measurement-mode count_windows",
+        "remove it, or remove {--measurement-mode:count_windows}",
     ),
     _Unused(
         ("duration_s", "precision"),
         _has(*_ENDS_BY_ITSELF),
         "sets the length of a level, but this load has a fixed length",
-        "remove it; --time-limit ends a run early",
+        "remove it; {--time-limit} ends a run early",
     ),
     _Unused(
         ("binary_search",),
         lambda given: any(given[field].listed for field in ("concurrency", "request_rate") if field in given),
         "requires a range, but the levels are listed",
-        "use lowest:highest with --concurrency or --rate",
+        "use lowest:highest with {--concurrency} or {--rate}",
     ),
     _Unused(
         ("output_shared_memory_size",),
         lambda given: given.get("shared_memory", "none") == "none",
         "applies only to outputs in shared memory",
-        "add --shared-memory system",
+        "add {--shared-memory:system}",
     ),
     _Unused(
         ("input_format", "output_format"),
         is_grpc,
         "applies only to HTTP; gRPC has its own tensor format",
-        "remove it, or remove --grpc",
+        "remove it, or remove {--grpc}",
     ),
     _Unused(
         ("input_format", "output_format"),
         lambda given: given.get("shared_memory", "none") != "none",
         "has no effect on tensors in shared memory, which are binary",
-        "remove it, or remove --shared-memory",
+        "remove it, or remove {--shared-memory}",
     ),
     _Unused(
         ("data.prompt_column",),
         lambda given: not names_data(given) and "data.prompts" not in given,
         "names a column, but there is no file",
-        "add a file with --prompts or --data",
+        "add a file with {--prompts} or {--data}",
     ),
     _Unused(
         ("burstiness",),
         lambda given: given.get("request_distribution") not in ("gamma", "weibull"),
         "sets the shape of random gaps, but only gamma and Weibull gaps have one",
-        "add --arrivals gamma",
+        "add {--arrivals:gamma}",
     ),
     _Unused(
         ("before_level_timeout_s",),
         _lacks("before_level"),
         "limits the time of actions before levels, but there are none",
-        "add --before-level",
+        "add {--before-level}",
     ),
     _Unused(
         ("check_sample",),
         lambda given: not ("check" in given or "check_python" in given),
         "sets the share of answers to check, but there is no check",
-        "add --check or --check-python",
+        "add {--check} or {--check-python}",
     ),
     _Unused(
         ("check_similarity",),
         lambda given: not any(word.startswith("reference:") for word in given.get("check", ())),
         "applies only to the comparison with a reference",
-        "add --check reference:FILE",
+        "add {--check} reference:FILE",
     ),
     _Unused(
         ("cancel_share",),
         _lacks("cancel_after_s"),
         "sets the share of requests to cancel, but no request is cancelled",
-        "add --cancel-after",
+        "add {--cancel-after}",
     ),
     _Unused(
         ("cancel_after_s",),
         lambda given: 0 < given.get("request_timeout_s", 0) <= given.get("cancel_after_s", 0),
         "is never reached: requests time out first",
-        "lower it, or raise --timeout",
+        "lower it, or raise {--timeout}",
     ),
-    _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file, but there is none", "add --csv"),
+    _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file, but there is none", "add {--csv}"),
     _Unused(
         _VALIDATION,
         lambda given: not names_data(given),
         "applies only to replies compared with validation data",
-        "add a file with validation data with --data",
+        "add a file with validation data with {--data}",
     ),
     _Unused(
         ("data.prefix_pool", "data.prefix_zipf"),
         _lacks("data.prefix_tokens"),
         "applies only to shared prefixes",
-        "set their length with --prefix-tokens",
+        "set their length with {--prefix-tokens}",
     ),
     _Unused(
         ("data.prefix_zipf",),
         lambda given: given.get("data.prefix_pool", 1) == 1,
         "requires several prefixes, but there is only one",
-        "raise --prefix-pool",
+        "raise {--prefix-pool}",
     ),
     _Unused(
         ("data.prefix_tokens", "data.repeat_prompts"),
@@ -202,25 +203,27 @@ _WITH_OTHERS = (
     _Unused(
         ("data.string_length",),
         _has("data.string_data"),
-        "applies only to random strings, but --string-data sets a fixed one",
+        "applies only to random strings, but {--string-data} sets a fixed one",
     ),
     _Unused(
         ("tls.certificate_type",),
         _lacks("tls.certificate_file"),
         "describes a certificate, but none is given",
-        "add --tls-cert",
+        "add {--tls-cert}",
     ),
-    _Unused(("tls.key_type",), _lacks("tls.key_file"), "describes a key, but none is given", "add --tls-key"),
+    _Unused(
+        ("tls.key_type",), _lacks("tls.key_file"), "describes a key, but none is given", "add {--tls-key}"
+    ),
     _Unused(
         ("tls.key_file",),
         _lacks("tls.certificate_file"),
         "belongs to a certificate, but none is given",
-        "add --tls-cert",
+        "add {--tls-cert}",
     ),
     _Unused(
         ("tls.ca_file",),
         lambda given: not given.get("tls.verify_peer", True),
-        "verifies certificates, but --tls-insecure disables verification",
+        "verifies certificates, but {--tls-insecure} disables verification",
         "remove one of them",
     ),
     _Unused(
@@ -232,23 +235,24 @@ _WITH_OTHERS = (
         ("clients",),
         lambda given: "periodic_concurrency" in given and given.get("clients", 1) > 1,
         "spreads load over clients, but a concurrency ramp uses only one",
-        "use --clients 1",
+        "use {--clients} 1",
     ),
 )
 
 _RATES_AND_WORKERS = (
-    _Unused(_BY_RATE[:2], _lacks("request_rate"), "applies only to a request rate", "add --rate"),
+    _Unused(_BY_RATE[:2], _lacks("request_rate"), "applies only to a request rate", "add {--rate}"),
     _Unused(
         _BY_RATE[2:],
         _lacks(*DUE),
-        "applies only to sequences at a request rate; with -c, each request in flight belongs to a different sequence",
-        "remove it, or add --rate",
+        "applies only to sequences at a request rate; with {-c}, each request in flight belongs to a different "
+        "sequence",
+        "remove it, or add {--rate}",
     ),
     _Unused(
         ("workers", "clients"),
         _has_useless_workers,
         "exceeds the number of requests in flight",
-        "lower it, or raise -c",
+        "lower it, or raise {-c}",
     ),
 )
 """Rules for commands whose loads are known in advance."""
@@ -304,22 +308,29 @@ def check_given(options: Options, command: str) -> None:
     for field in given if kind != AUTO else ():
         kinds = _KINDS.get(field, (kind,))
         if kind not in kinds:
-            title = f"--service-kind {' or '.join(kinds)}"
+            title = option_name("--service-kind", " or ".join(kinds))
             raise UsageError(
                 f"{_name(field)} is only supported with {title}, but the kind is {kind}", remedy="remove it"
             )
     if kind == "triton_c_api":
         _refuse(
-            given, _IN_PROCESS, f"applies to a network server, but --service-kind {kind} runs it in-process"
+            given,
+            _IN_PROCESS,
+            f"applies to a network server, but {option_name('--service-kind', kind)} runs it in-process",
         )
     for row in (*_WITH_OTHERS, *(() if command in ("find", "tune") else _RATES_AND_WORKERS)):
         if row.is_unused(given):
-            _refuse(given, row.fields, row.why, row.remedy)
+            _refuse(given, row.fields, with_names(row.why), with_names(row.remedy))
 
 
 def check_by_concurrency(options: Options) -> None:
     """Reject options that only matter by rate."""
-    _refuse(_given(options), _BY_RATE, "applies only to load by rate", "remove it, or use --by rate")
+    _refuse(
+        _given(options),
+        _BY_RATE,
+        "applies only to load by rate",
+        f"remove it, or use {option_name('--by', 'rate')}",
+    )
 
 
 def check_use(options: Options, model: ModelSpec) -> None:
@@ -395,21 +406,27 @@ def _check_shape(spec: TensorSpec, shape: tuple[int, ...]) -> None:
     asked, own = format_shape(shape), format_shape(spec.shape)
     if not spec.is_dynamic:
         raise UsageError(
-            f"--shape {spec.name}:{asked[1:-1]} conflicts with the fixed shape of input '{spec.name}': {own}",
+            f"{option_name('--shape')} {spec.name}:{asked[1:-1]} conflicts with the fixed shape of input "
+            f"'{spec.name}': {own}",
             remedy="remove it",
         )
     if len(shape) != len(spec.shape):
         raise UsageError(
-            f"--shape {spec.name}:{asked[1:-1]} has {len(shape)} dimensions, but input '{spec.name}' has "
+            f"{option_name('--shape')} {spec.name}:{asked[1:-1]} has {len(shape)} dimensions, but input "
+            f"'{spec.name}' has "
             f"{len(spec.shape)}: {own}, without the batch dimension",
-            remedy=f"write --shape {spec.name}:{','.join(str(max(dim, 1)) for dim in spec.shape)}, for example",
+            remedy=f"write {option_name('--shape')} "
+            f"{spec.name}:{','.join(str(max(dim, 1)) for dim in spec.shape)}, for example",
         )
     if not fits(shape, spec):
         raise UsageError(
-            f"--shape {spec.name}:{asked[1:-1]} does not fit input '{spec.name}', whose shape is {own}",
+            f"{option_name('--shape')} {spec.name}:{asked[1:-1]} does not fit input '{spec.name}', whose "
+            f"shape is {own}",
             remedy="only dimensions of -1 can be set",
         )
 
 
-def _name(field: str) -> str:
-    return "--tls-insecure" if field in ("tls.verify_peer", "tls.verify_host") else _NAMES[field]
+def _name(field: str) -> Name:
+    if field in ("tls.verify_peer", "tls.verify_host"):
+        return Name("--tls-insecure", field)
+    return Name(_NAMES[field], field)

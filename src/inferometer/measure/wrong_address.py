@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.measure.address import address, connection_to, host_and_port, url_of, written_address
+from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.services.detect import GRPC, MANAGEMENT, METRICS, TLS, ServerGuess, look
 from inferometer.services.kind import KINDS
@@ -58,7 +59,7 @@ def wrong_path(options: Options, looks: ServerGuess, command: str, prefix: str =
     right = typed(options, command, url, model, is_grpc=looks.protocol == "grpc")
     return UsageError(
         f"{where} looks like {looks.title}, which cannot be measured at '{written.path}{written.query}'",
-        remedy=f"{right}; or request exactly that path with --service-kind http",
+        remedy=f"{right}; or request exactly that path with {option_name('--service-kind', 'http')}",
     )
 
 

@@ -11,6 +11,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock
 from inferometer.observe.host import HostMeter
 from inferometer.observe.metrics import MOST_SAMPLES, Sample, sample, thinned
+from inferometer.options.names import option_name
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 
@@ -41,13 +42,15 @@ class MetricsEndpoint:
         except PeerError as error:
             raise MetricsError(
                 f"the server's metrics cannot be read: {error.message}",
-                remedy="set their address with --metrics-url, or remove --collect-metrics",
+                remedy=f"set their address with {option_name('--metrics-url')}, or remove "
+                f"{option_name('--collect-metrics')}",
                 has_answered=False,
             ) from error
         if status != 200:
             raise MetricsError(
                 f"the server's metrics cannot be read: {self._connection.endpoint} answered with status {status}",
-                remedy="set their address with --metrics-url, such as http://localhost:8002/metrics",
+                remedy=f"set their address with {option_name('--metrics-url')}, such as "
+                "http://localhost:8002/metrics",
                 has_answered=True,
             )
         return body.decode("utf-8", "replace")

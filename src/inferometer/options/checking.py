@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Name, UsageError
 from inferometer.options.reach import Reach
 from inferometer.options.values import Values, existing_file
 
@@ -30,7 +30,7 @@ def function_parts(word: str) -> tuple[str, str]:
     found = _FUNCTION.fullmatch(word)
     if found is None:
         raise UsageError(
-            f"--check-python is '{word}', which does not name a function",
+            f"{Name('--check-python', 'check_python')} is '{word}', which does not name a function",
             remedy="write FILE.py:FUNCTION, such as check.py:is_right",
         )
     return found["file"], found["function"]

@@ -18,7 +18,8 @@ from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
 from inferometer.base.units import SECONDS, is_duration, plain_number
 from inferometer.options.asides import Asides
-from inferometer.options.option import Given, Groups, Option, appended, rows
+from inferometer.options.names import with_names
+from inferometer.options.option import OWN, Given, Groups, Option, appended, rows
 from inferometer.options.values import text
 from inferometer.options.words import addresses_of, is_surely_address
 
@@ -35,9 +36,6 @@ class Ask(Enum):
 
 WORDS = "words"
 """Key of the positional arguments, in commands that accept them."""
-
-OWN = "own."
-"""Prefix for the fields of a command's own options, which may share names with common ones."""
 
 _WORD = Option((), "A positional argument.", field=WORDS, combine=appended)
 _HELP = Option(("-h", "--help"), "Show this text.", field="ask", value=Ask.HELP)
@@ -113,8 +111,12 @@ class Command(Generic[T]):
     def refusal(self, name: str, row: Option) -> UsageError | None:
         """Return the error for an option that this command does not support; None if it does."""
         if (why := self.refused.get(row.field)) is not None:
-            return UsageError(f"{name} is not supported by `{self.program}`", remedy=why)
-        return UsageError(f"{name} is not supported here", remedy=row.instead) if row.instead else None
+            return UsageError(f"{name} is not supported by `{self.program}`", remedy=with_names(why))
+        return (
+            UsageError(f"{name} is not supported here", remedy=with_names(row.instead))
+            if row.instead
+            else None
+        )
 
 
 @frozen

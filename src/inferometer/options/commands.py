@@ -38,8 +38,8 @@ NO_ADDRESS = "127.0.0.1:1"  # in place of the address of a server that is starte
 _CANCELLING = ("cancel_after_s", "cancel_share")
 CLUSTER = ("ray", "clients", "client_resources")
 DIAGNOSE_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: give the levels with -c, or leave it out"),
-    **dict.fromkeys(ENDINGS, "--duration is the time per load"),
+    **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: give the levels with {-c}, or leave it out"),
+    **dict.fromkeys(ENDINGS, "{--duration} is the time per load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it excludes a cold start by itself"),
     **dict.fromkeys(
         ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER, *BEFORE_LEVEL, *CHECKS),
@@ -64,7 +64,7 @@ TUNE_MODEL_ONLY: Mapping[str, str] = {
 TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         (name for name in OTHER_LOADS if name not in TUNE_LAUNCHED_ONLY),
-        f"{OWN_LOADS}: --load limits the range",
+        f"{OWN_LOADS}: {{--load}} limits the range",
     ),
     **dict.fromkeys(
         (
@@ -77,7 +77,7 @@ TUNE_REFUSED: Mapping[str, str] = {
             "duration_s",
             *WINDOWS,
         ),
-        "--budget limits the time of the whole search",
+        "{--budget} limits the time of the whole search",
     ),
     **dict.fromkeys(
         ("profile_export", "verbose_csv", "junit", *_CANCELLING, *BEFORE_LEVEL, *CHECKS),
@@ -85,10 +85,10 @@ TUNE_REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("request_distribution", "burstiness", "sequences", "serial_sequences"),
-        "it loads by concurrency: --load limits the range",
+        "it loads by concurrency: {--load} limits the range",
     ),
     **dict.fromkeys(
-        ("percentile", "max_error_rate"), "make it part of the SLO, such as --slo 'p99<50ms, errors<1%'"
+        ("percentile", "max_error_rate"), "make it part of the SLO, such as {--slo} 'p99<50ms, errors<1%'"
     ),
     **dict.fromkeys(
         (*("images", "audio_s", "grpc_method", "proto", "proto_paths", "signature", "management_url"),),
@@ -98,14 +98,14 @@ TUNE_REFUSED: Mapping[str, str] = {
     "workers": "one process generates the load of a trial: leave it out",
     **dict.fromkeys(
         ("clients", "client_resources"),
-        "each server generates the load of its own trials: set their number with --servers",
+        "each server generates the load of its own trials: set their number with {--servers}",
     ),
-    "triton_directory": "--triton-install-path names the folder of a library",
+    "triton_directory": "{--triton-install-path} names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "use it with `inferometer measure`: the requests depend on the trial"
     ),
 }
-_STEADY = "variants take turns, which requires a constant load: use -c or -r"
+_STEADY = "variants take turns, which requires a constant load: use {-c} or {-r}"
 COMPARE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -120,11 +120,11 @@ COMPARE_REFUSED: Mapping[str, str] = {
         _STEADY,
     ),
     **dict.fromkeys(
-        ("latency_limit_ms", "binary_search", "sweep"), "give the levels with -c, such as -c 1,2,4"
+        ("latency_limit_ms", "binary_search", "sweep"), "give the levels with {-c}, such as {-c} 1,2,4"
     ),
     **dict.fromkeys(
         ("precision", "time_limit_s", *WINDOWS),
-        "set the time with --duration: stopping as soon as the result looks good would bias it",
+        "set the time with {--duration}: stopping as soon as the result looks good would bias it",
     ),
     **dict.fromkeys(
         ("profile_export", "verbose_csv", "slo", *BEFORE_LEVEL), "use it with `inferometer measure`"

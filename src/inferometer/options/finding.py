@@ -10,9 +10,9 @@ from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import above_zero, choice, duration, objective
 
 FIND_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: see --by and --start"),
+    **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: see {{--by}} and {{--start}}"),
     **dict.fromkeys(
-        ENDINGS, "the SLO determines how long a load is measured; --duration limits the whole search"
+        ENDINGS, "the SLO determines how long a load is measured; {--duration} limits the whole search"
     ),
     **dict.fromkeys(
         ("warmup_s", "warmup_request_count"), "warm up the server first with a short `inferometer measure`"

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferometer.base.confined import check_path
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
 from inferometer.options.reach import Reach
@@ -29,6 +29,7 @@ _REMEDY = (
     "2048:40, or @FILE"
 )
 _PAIRS = "128/128:60, 2048/256:40"
+_PROMPT_TOKENS = Name("--prompt-tokens", "data.prompt_tokens")
 _CALL = r"(normal|lognormal|uniform)\(([^()]*)\)"
 _ITEM = r"(\d{1,8})(?:/(\d{1,8}))?(?::(\d{1,9}(?:\.\d{1,9})?))?"
 _number = whole(least=1)
@@ -137,8 +138,8 @@ def lengths(*, pairs: bool) -> Values:
             _number.check(name, value)
         elif parse_lengths(name, value).has_pairs and not pairs:
             raise UsageError(
-                f"{name} '{value}': pairs of lengths belong in --prompt-tokens",
-                remedy=f"write --prompt-tokens '{_PAIRS}' and leave {name} out",
+                f"{name} '{value}': pairs of lengths belong in {_PROMPT_TOKENS}",
+                remedy=f"write {_PROMPT_TOKENS} '{_PAIRS}' and leave {name} out",
             )
 
     def read(name: str, word: str) -> int | str:

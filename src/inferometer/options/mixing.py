@@ -13,9 +13,11 @@ INTERFERE_REFUSED: Mapping[str, str] = {
     **COMPARE_REFUSED,
     **dict.fromkeys(
         ("request_count", "warmup_s", "warmup_request_count"),
-        "set the time with --duration: it applies to each model alone and to all together",
+        "set the time with {--duration}: it applies to each model alone and to all together",
     ),
-    **dict.fromkeys(("request_intervals", "max_error_rate"), "give every model the same load with -c or -r"),
+    **dict.fromkeys(
+        ("request_intervals", "max_error_rate"), "give every model the same load with {-c} or {-r}"
+    ),
     **dict.fromkeys(CLUSTER, "each model has its own processes on this machine: leave it out"),
     **dict.fromkeys(CHECKS, "use it with `inferometer measure` or `compare`"),
     "ramp_s": "leave it out: all users of a model start at once",
@@ -30,10 +32,10 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         "give the scenario a phase named warm-up instead",
     ),
     **dict.fromkeys(BEFORE_LEVEL, "give a phase of the scenario a command"),
-    **dict.fromkeys(CHECKS, "measure the model alone, without --scenario"),
+    **dict.fromkeys(CHECKS, "measure the model alone, without {--scenario}"),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
-        "a scenario lasts as long as its phases; -d sets their total time",
+        "a scenario lasts as long as its phases; {-d} sets their total time",
     ),
     **dict.fromkeys(
         (
@@ -43,7 +45,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "max_trials",
             "stability_percentage",
         ),
-        "a scenario lasts as long as its phases; -d sets their total time",
+        "a scenario lasts as long as its phases; {-d} sets their total time",
     ),
     **dict.fromkeys(
         (
@@ -54,11 +56,11 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "trace_count",
             "log_frequency",
         ),
-        "measure the model alone, without --scenario",
+        "measure the model alone, without {--scenario}",
     ),
     **dict.fromkeys(
         ("collect_metrics", "metrics_url", "metrics_interval_ms"),
-        "measure the model alone, without --scenario",
+        "measure the model alone, without {--scenario}",
     ),
     **dict.fromkeys(
         (

@@ -1,23 +1,58 @@
-"""Names of options in error messages."""
+"""Names of options in error messages. They carry the option's field, so that each interface can spell them."""
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from inferometer.base.errors import Name
-from inferometer.options.option import Option
-from inferometer.options.options import OPTIONS
+from inferometer.options.option import OWN, Option, rows
+from inferometer.options.options import MODERN, OPTIONS
 
 BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
-_PLACE = re.compile(r"\{([a-z_.]+)(?::(\w+))?\}")
+_PLACE = re.compile(r"\{([a-z_.]+|--?[a-zA-Z-]+)(?::(\w+))?\}")
 
 
-def option_name(field: str, value: str = "") -> Name:
-    """Return the name of a field's option, with a value if one is meant; spelled as in the classic script."""
-    row = BY_FIELD[field]
-    name = (row.names or row.own or (field,))[0]
+def option_name(option: str, value: str = "") -> Name:
+    """Return the name of an option, with a value if one is meant.
+
+    The option is given as our commands write it (`--data`), or by its field, which is then spelled as in the classic
+    script."""
+    if option.startswith("-"):
+        row = _by_name()[option]
+        name, field = option, row.field
+        if row.values is None and row.value is not True:  # a flag for one value, such as --grpc
+            return Name(option, field, str(row.value))
+    else:
+        row, field = BY_FIELD[option], option
+        name = (row.names or row.own or (field,))[0]
     return Name(f"{name} {value}".rstrip(), field, value)
 
 
-def named(text: str) -> str:
-    """Put the names of options into a text: `{speed}` is the option of that field, `{protocol:grpc}` with a value."""
+def with_names(text: str) -> str:
+    """Put the names of options into a text, such as `{--data}` or `{speed}`; `{protocol:grpc}` has a value."""
     return _PLACE.sub(lambda found: f"{option_name(found[1], found[2] or '')}", text)
+
+
+@cache
+def _by_name() -> Mapping[str, Option]:
+    """Return the options of our commands by name; those of single commands only if the name is not shared."""
+    from inferometer.options import asides, commands, finding, measuring, mixing, planning, twin
+
+    kinds = (
+        asides.Asides,
+        measuring.MeasureOptions,
+        finding.FindOptions,
+        commands.DiagnoseOptions,
+        commands.CompareOptions,
+        commands.TuneOptions,
+        mixing.InterfereOptions,
+        planning.CapacityOptions,
+        twin.TwinOptions,
+    )
+    own = (members for kind in kinds for _, members in rows(kind, prefix=OWN))
+    found = dict[str, Option]()
+    for members in (*(members for _, members in MODERN), *own):
+        for row in members:
+            for name in row.names:
+                found.setdefault(name, row)
+    return found

@@ -14,13 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
-from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
 from inferometer.options.reach import EVERYTHING, Reach, referenced
 from inferometer.options.values import GENERATED, Values
 
 T = TypeVar("T")
 Combine = Callable[[Any, Any], Any]  # (the value so far, or None; the new value)
+OWN = "own."
+"""Prefix for the fields of a command's own options, which may share names with common ones."""
 _ROWS = "options"
 _GROUP = "group"
 
@@ -90,10 +91,6 @@ class Option(NamedTuple):
         """The first sentence of the help, with the default."""
         first = self.help.split(". ")[0].rstrip(".")
         return f"{first} (default {self.default})" if self.default not in (None, "", "0") else first
-
-    def unsupported(self, name: str) -> UsageError | None:
-        """Return the error for an option that is not supported yet; None if it is."""
-        return None if self.is_built else UsageError(f"{name} is not supported yet", remedy=self.meanwhile)
 
 
 Groups = tuple[tuple[str, tuple[Option, ...]], ...]

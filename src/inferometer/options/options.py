@@ -187,14 +187,14 @@ class DataOptions:
                 ("--data-directory",),
                 "Directory of data; use --input-data.",
                 text("DIR", Reach.READS_FILES),
-                instead="give the folder with --data",
+                instead="give the folder with {--data}",
                 combine=appended,
                 is_deprecated=True,
             ),
             Option(
                 ("-z",),
                 "Send zeros; use --input-data zero.",
-                instead="write --data zero for zeros, or -d 10s for a duration",
+                instead="write {--data:zero} for zeros, or {-d} 10s for a duration",
                 value="zero",
                 combine=appended,
                 is_deprecated=True,
@@ -734,13 +734,13 @@ class Options:
         "Threads of the classic tool: the end of an open range without --async, the most streams (by rate 4).",
         whole(least=1),
         shown="16",
-        instead="--max-outstanding limits the requests outstanding at a rate; other loads need no limit",
+        instead="{--max-outstanding} limits the requests outstanding at a rate; other loads need no limit",
     )
     asynchronous: bool = option("-a --async", "Use asynchronous calls: each request carries an id.")
     synchronous: bool = option(
         "--sync",
         "Use synchronous calls, also where asynchronous ones are the default.",
-        instead="leave it out; --max-outstanding limits the requests outstanding at a rate",
+        instead="leave it out; {--max-outstanding} limits the requests outstanding at a rate",
     )
     streaming: bool = option(
         "--streaming",
@@ -777,14 +777,14 @@ class Options:
                 "Measure several models at once, one per MPI rank.",
                 field="mpi",
                 is_built=False,
-                meanwhile="for load from several machines use --ray and --clients; for several models their weights: "
-                "-m a:3 -m b:1",
+                meanwhile="for load from several machines use {--ray} and {--clients}; for several models their "
+                "weights: {-m} a:3 {-m} b:1",
             ),
             Option(
                 ("-t",),
                 "First concurrency; use --concurrency-range.",
                 whole(least=1, noun="concurrency"),
-                instead="write the levels with -c, such as -c 1:8",
+                instead="write the levels with {-c}, such as {-c} 1:8",
                 field="old_start",
                 is_deprecated=True,
             ),
@@ -792,14 +792,14 @@ class Options:
                 ("-c",),
                 "Last concurrency, only together with -d; use --concurrency-range.",
                 whole(least=0, noun="maximum concurrency"),
-                instead="write the levels with -c, such as -c 1:8",
+                instead="write the levels with {-c}, such as {-c} 1:8",
                 field="old_end",
                 is_deprecated=True,
             ),
             Option(
                 ("-d",),
                 "Sweep from -t to -c; use --concurrency-range.",
-                instead="write the levels with -c, such as -c 1:8",
+                instead="write the levels with {-c}, such as {-c} 1:8",
                 field="old_sweep",
                 is_deprecated=True,
             ),

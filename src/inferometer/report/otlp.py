@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from inferometer import __version__
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.options.names import option_name
 from inferometer.report.genai import GenAiHistograms, genai_attributes
 from inferometer.report.live_export import FIGURES, LatestFigures
 from inferometer.stats.watcher import Watcher
@@ -50,7 +51,7 @@ class OtlpPush(Watcher):
             from opentelemetry.sdk.resources import Resource
         except ImportError as error:
             raise UsageError(
-                "--otlp requires the OpenTelemetry packages, which are not installed",
+                f"{option_name('--otlp')} requires the OpenTelemetry packages, which are not installed",
                 remedy="pip install 'inferometer[otlp]'",
             ) from error
         logger = logging.getLogger("opentelemetry.sdk")  # it logs every failure; we warn once

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 from inferometer.report.live_export import LatestFigures
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ class PrometheusPage:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError as error:
             raise UsageError(
-                "--prometheus requires the package prometheus-client, which is not installed",
+                f"{option_name('--prometheus')} requires the package prometheus-client, which is not "
+                "installed",
                 remedy="pip install 'inferometer[prometheus]'",
             ) from error
         self._figures = figures
@@ -30,7 +32,7 @@ class PrometheusPage:
             self._server, self._thread = start_http_server(port, addr=HOST, registry=registry)
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"--prometheus {port}: {error}", remedy="use a free port, or 0 for any"
+                f"{option_name('--prometheus')} {port}: {error}", remedy="use a free port, or 0 for any"
             ) from error
 
     @property

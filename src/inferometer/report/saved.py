@@ -11,6 +11,7 @@ from inferometer.base import answer_file
 from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
+from inferometer.options.names import option_name
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
 from inferometer.report.kinds import TYPES, kind_of
@@ -77,5 +78,5 @@ def to_junit(answer: Answer) -> str:
     """The answer as JUnit XML, for CI."""
     kind = kind_of(answer)
     if kind.junit is None:
-        raise UsageError(f"a {answer.kind} has no test cases", remedy="use --json instead")
+        raise UsageError(f"a {answer.kind} has no test cases", remedy=f"use {option_name('--json')} instead")
     return kind.junit(answer, document(answer))

@@ -18,6 +18,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.options.names import option_name
 from inferometer.records.network_path import NetworkPath
 from inferometer.records.path import Opening
 from inferometer.records.spans import SLOW, SpanReport, SpanRow
@@ -69,7 +70,8 @@ class SpanExport(Watcher):
             import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
         except ImportError as error:
             raise UsageError(
-                "--otlp-traces requires the OpenTelemetry packages, which are not installed",
+                f"{option_name('--otlp-traces')} requires the OpenTelemetry packages, which are not "
+                "installed",
                 remedy="pip install 'inferometer[otlp]'",
             ) from error
         self.subject = SpanSubject("", "http")

@@ -15,6 +15,7 @@ from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
 from inferometer.options.groups import BEFORE_LEVEL, CHECKS
 from inferometer.options.mixing import SCENARIO_REFUSED
+from inferometer.options.names import option_name, with_names
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
 from inferometer.options.values import GENERATED, Range
@@ -65,7 +66,10 @@ def planned_classes(
     load. Files are also looked up next to the scenario file."""
     for name, remedy in SCENARIO_REFUSED.items():
         if name in base.given:
-            raise UsageError(f"{_written(name)} is not supported with --scenario", remedy=remedy)
+            raise UsageError(
+                f"{_written(name)} is not supported with {option_name('--scenario')}",
+                remedy=with_names(remedy),
+            )
     found: list[PlannedClass] = []
     for name, spec in scenario.classes.items():
         for label, one in _with_models(name, spec, base, models):
@@ -196,7 +200,7 @@ def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
     if len({_origin(spec.server) for spec in scenario.classes.values() if spec.server is not None}) > 1:
         raise UsageError(
             "the classes of the scenario use several servers, so it is unclear which one the credentials are for",
-            remedy="give the server with -u, or set headers under `options:` of a class",
+            remedy=f"give the server with {option_name('-u')}, or set headers under `options:` of a class",
         )
     return True
 

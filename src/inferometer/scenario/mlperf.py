@@ -17,6 +17,7 @@ from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.points import Agenda
 from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
 from inferometer.measure.run import run
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.records.records import NO_TIMES, Records
 from inferometer.scenario.classes import planned_classes
@@ -100,7 +101,8 @@ def prepare_mlperf(request: ScenarioRequest) -> MlperfSetup:
     rows = planned_classes(request.scenario, without_rules(asked), request.models, folder=request.folder)
     if len(rows) > 1:
         raise UsageError(
-            f"--scenario {request.scenario.name} measures one model, but {len(rows)} are given",
+            f"{option_name('--scenario')} {request.scenario.name} measures one model, but {len(rows)} are "
+            "given",
             remedy="give one model",
         )
     (row,) = rows
@@ -136,7 +138,8 @@ def targets_of(spec: MlperfSpec, slo: Slo | None) -> tuple[float, tuple[MlperfTa
     if slo is None:
         if spec.scenario == "server":
             raise UsageError(
-                "MLPerf's server scenario needs a latency target", remedy=f"give --slo: {_REMEDY}"
+                "MLPerf's server scenario needs a latency target",
+                remedy=f"give {option_name('--slo')}: {_REMEDY}",
             )
         return share, ()
     if spec.scenario == "offline":
@@ -159,12 +162,20 @@ def _check_load(spec: MlperfSpec, asked: Options) -> None:
     """Reject a load that the scenario does not have: its kind is part of the rules."""
     is_rate, is_closed = "request_rate" in asked.given, "concurrency" in asked.given
     if spec.scenario == "server" and is_closed:
-        raise UsageError("MLPerf's server scenario sends queries at a rate, not -c", remedy="give -r")
+        raise UsageError(
+            f"MLPerf's server scenario sends queries at a rate, not {option_name('-c')}",
+            remedy=f"give {option_name('-r')}",
+        )
     if spec.scenario != "server" and is_rate:
         remedy = "give -c" if spec.scenario == "offline" else "leave it out"
-        raise UsageError(f"MLPerf's {spec.scenario} scenario has no rate, but -r is given", remedy=remedy)
+        raise UsageError(
+            f"MLPerf's {spec.scenario} scenario has no rate, but {option_name('-r')} is given", remedy=remedy
+        )
     if spec.scenario in ("single-stream", "multi-stream") and is_closed:
-        raise UsageError(f"MLPerf's {spec.scenario} scenario has one query in flight", remedy="leave out -c")
+        raise UsageError(
+            f"MLPerf's {spec.scenario} scenario has one query in flight",
+            remedy=f"leave out {option_name('-c')}",
+        )
 
 
 def _scheduled(setup: Setup, settings: MlperfSettings, spec: MlperfSpec) -> Setup:

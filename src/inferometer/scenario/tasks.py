@@ -14,6 +14,7 @@ from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
 from inferometer.model.spec import ModelSpec
 from inferometer.model.task import DATA, ONCE, Place, Retry, TaskGraph, TaskNode, expanded, limited
 from inferometer.model.unique import MARK, Unique
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, found_file
 from inferometer.scenario.task_spec import TaskSpec
@@ -140,7 +141,9 @@ def data_rows(dataset: Dataset) -> tuple[DataRow, ...]:
     texts = ["\n".join(texts_of(step)) for stream in dataset.streams for step in stream]
     if not any(texts):
         raise UsageError(
-            "the data has no prompts for {{data}}", remedy="give --prompts, --prompt-tokens or --data"
+            "the data has no prompts for {{data}}",
+            remedy=f"give {option_name('--prompts')}, {option_name('--prompt-tokens')} or "
+            f"{option_name('--data')}",
         )
     return tuple(_row(text, dataset.unique) for text in texts)
 

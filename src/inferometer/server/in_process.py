@@ -14,6 +14,7 @@ from pathlib import Path
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.interpreter import module_command
+from inferometer.options.names import option_name
 from inferometer.server.guard import GRACE_S, ServerFiles
 from inferometer.server.guarded import GuardedProcess, ending, last_line, telling_lines
 from inferometer.server.ports import is_free
@@ -87,7 +88,7 @@ class Host:
         if problem:
             raise LocalError(
                 f"the Triton process {problem}: {self._last_words()}",
-                remedy="check --model-repository and the model's configuration",
+                remedy=f"check {option_name('--model-repository')} and the model's configuration",
             )
         self._has_answered = True
 
@@ -168,7 +169,8 @@ def installed_library(directory: Path, option: str = "--triton-server-directory"
 def check_repository(folder: Path) -> Path:
     if not folder.is_dir():
         raise UsageError(
-            f"the model repository '{folder}' is not a folder", remedy="give a folder with --model-repository"
+            f"the model repository '{folder}' is not a folder",
+            remedy=f"give a folder with {option_name('--model-repository')}",
         )
     return folder.resolve()
 

@@ -20,6 +20,7 @@ from inferometer.base.reading import DESCRIPTION, read_text
 from inferometer.base.text import printable
 from inferometer.base.threads import users_environment
 from inferometer.base.writing import write_file
+from inferometer.options.names import option_name
 from inferometer.server.guard import GRACE_S
 from inferometer.server.guarded import MEMORY_WORDS, GuardedProcess, last_lines
 from inferometer.server.ports import LOOPBACK, free_ports, is_free
@@ -91,7 +92,7 @@ def find_program(words: tuple[str, ...]) -> Path:
     found = shutil.which(words[0])
     if found is None:
         raise UsageError(
-            f"--serve: '{words[0]}' is not an executable program",
+            f"{option_name('--serve')}: '{words[0]}' is not an executable program",
             remedy="check its name and the PATH; shell syntax needs a shell: sh -c '...'",
         )
     return Path(found).absolute()
@@ -193,6 +194,6 @@ def new_log(folder: Path, name: str) -> Path:
     except OSError as error:
         raise UsageError(
             f"the folder of logs '{folder}' cannot be used: {error.strerror}",
-            remedy="give another one with --serve-logs",
+            remedy=f"give another one with {option_name('--serve-logs')}",
         ) from error
     return folder / f"{max(numbers, default=0) + 1:03}-{name}.log"

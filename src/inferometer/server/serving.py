@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 from inferometer.server.launcher import ServerCommand, find_program, read_template
 from inferometer.server.ports import LOOPBACK
 from inferometer.server.presets import PRESETS, Preset, maybe_preset
@@ -39,8 +40,8 @@ def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
     if request.serve is None:
         assert request.preset is not None
         raise UsageError(
-            f"--preset {request.preset} needs the command that starts the server",
-            remedy=f"add --serve '{PRESETS[request.preset].example}'",
+            f"{option_name('--preset')} {request.preset} needs the command that starts the server",
+            remedy=f"add {option_name('--serve')} '{PRESETS[request.preset].example}'",
         )
     words = split_command(request.serve, "--serve")
     find_program(words)
@@ -64,13 +65,14 @@ def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
     )
     if port is None and PORT not in used:
         raise UsageError(
-            "--serve has no {port}, so requests cannot be sent to the port of the server",
-            remedy="write {port} where the command takes its port, or name its address with --url HOST:PORT",
+            f"{option_name('--serve')} has no {{port}}, so requests cannot be sent to the port of the server",
+            remedy="write {port} where the command takes its port, or name its address with "
+            f"{option_name('--url')} HOST:PORT",
         )
     unused = [name for name in dict(files) if name not in used]
     if unused:
         raise UsageError(
-            f"--serve-file {unused[0]} is not used",
+            f"{option_name('--serve-file')} {unused[0]} is not used",
             remedy=f"write {{{unused[0]}}} in the command for the path of the file",
         )
     return command
@@ -92,7 +94,7 @@ def _place_of(address: str) -> tuple[str, int | None]:
         host, port = None, None
     if host is None or (port is None and f":{{{PORT}}}" not in text):
         raise UsageError(
-            f"--url {address} is not the address of the started server",
+            f"{option_name('--url')} {address} is not the address of the started server",
             remedy=f"write {_DEFAULT_ADDRESS}, with a path if requests need one, or a fixed port",
         )
     return host, port or None
@@ -101,7 +103,9 @@ def _place_of(address: str) -> tuple[str, int | None]:
 def _variable_of(word: str) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None:
-        raise UsageError(f"--serve-env '{word}' is not a variable", remedy="write NAME=VALUE")
+        raise UsageError(
+            f"{option_name('--serve-env')} '{word}' is not a variable", remedy="write NAME=VALUE"
+        )
     return name, value
 
 
@@ -109,7 +113,7 @@ def _file_of(word: str) -> tuple[str, Path]:
     name, sign, path = word.partition("=")
     if not sign or re.fullmatch(r"[A-Za-z_]\w*", name) is None or is_built_in(name) or not path:
         raise UsageError(
-            f"--serve-file '{word}' does not name a template",
+            f"{option_name('--serve-file')} '{word}' does not name a template",
             remedy="write NAME=FILE, for {NAME} in the command",
         )
     return name, Path(path)

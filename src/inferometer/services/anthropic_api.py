@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 from inferometer.services.text_api import (
     ANSWER,
     NOTHING,
@@ -156,7 +157,8 @@ def _block(found: Any) -> Any:
     url = part(found, "image_url").get("url")
     if not isinstance(url, str):
         raise UsageError(
-            "the Messages API does not accept sounds", remedy="leave out --audio, or use --endpoint chat"
+            "the Messages API does not accept sounds",
+            remedy=f"leave out {option_name('--audio')}, or use {option_name('--endpoint', 'chat')}",
         )
     if (data := re.fullmatch(r"data:([^;,]+);base64,(.*)", url, re.DOTALL)) is None:
         return {"type": "image", "source": {"type": "url", "url": url}}

@@ -6,6 +6,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import decode_json
+from inferometer.options.names import option_name
 from inferometer.services.text_api import Fields
 
 _FIELD = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*=")
@@ -25,8 +26,9 @@ class BodyField:
             if not isinstance(found, dict):
                 name = ".".join(self.keys)
                 raise UsageError(
-                    f"--body {name}=... cannot be set in a body whose '{'.'.join(self.keys[:depth])}' is not an object",
-                    remedy=f"give the whole object: --body '{self.keys[0]}={{...}}'",
+                    f"{option_name('--body')} {name}=... cannot be set in a body whose "
+                    f"'{'.'.join(self.keys[:depth])}' is not an object",
+                    remedy=f"give the whole object: {option_name('--body')} '{self.keys[0]}={{...}}'",
                 )
             inner = found
         inner[self.keys[-1]] = self.value
@@ -41,9 +43,10 @@ def body_field(word: str) -> BodyField:
     """Parse `key=value` or `outer.inner=value`; a value that is not JSON is a string."""
     if not is_body_field(word):
         raise UsageError(
-            f"--body {word} is not a valid body field",
+            f"{option_name('--body')} {word} is not a valid body field",
             remedy="for an OpenAI-style server write key=value, such as temperature=0 or "
-            "response_format.type=json_object; give whole bodies with --data, or with --service-kind http",
+            f"response_format.type=json_object; give whole bodies with {option_name('--data')}, or with "
+            f"{option_name('--service-kind', 'http')}",
         )
     key, _, text = word.partition("=")
     value: Any = text
@@ -52,7 +55,7 @@ def body_field(word: str) -> BodyField:
     except ValueError as error:
         if text.lstrip().startswith(("{", "[")):
             raise UsageError(
-                f"--body {key}=... begins like JSON, but is invalid: {error}",
+                f"{option_name('--body')} {key}=... begins like JSON, but is invalid: {error}",
                 remedy="put the argument in single quotes to protect it from the shell",
             ) from None
     return BodyField(tuple(key.split(".")), value)

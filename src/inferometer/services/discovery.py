@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.services.kind import Document, Service
 
 DEEPEST = 16  # nesting depth of models
@@ -83,7 +84,7 @@ def describe_model(
         raise PeerError(
             f"the server does not describe the inputs of '{name}', so no request can be built for it",
             remedy="declare them on the server (MLServer: 'inputs' in model-settings.json), or send your "
-            "own request with --service-kind http --body @FILE",
+            f"own request with {option_name('--service-kind', 'http')} {option_name('--body')} @FILE",
         )
     members = _Members(control, {}).of(config, called, (name,))
     return _spec(name, version, metadata, config, members)

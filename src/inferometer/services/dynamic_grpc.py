@@ -28,6 +28,7 @@ from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.interpreter import module_command
 from inferometer.base.reading import DESCRIPTION, check_file, read_file
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl
@@ -82,7 +83,8 @@ def split_method(text: str) -> tuple[str, str]:
     service, _, name = text.strip("/").rpartition("/" if "/" in text.strip("/") else ".")
     if not service or not name or "/" in service:
         raise UsageError(
-            f"--grpc-method '{text}' does not name a method", remedy="write it like package.Service/Method"
+            f"{option_name('--grpc-method')} '{text}' does not name a method",
+            remedy="write it like package.Service/Method",
         )
     return service, name
 
@@ -103,7 +105,7 @@ def _read_set(path: Path) -> list[File]:
         return list(descriptor_pb2.FileDescriptorSet.FromString(read_file(path, DESCRIPTION, "--proto")).file)
     except DecodeError as error:
         raise UsageError(
-            f"--proto {path} is not a descriptor set",
+            f"{option_name('--proto')} {path} is not a descriptor set",
             remedy="make one with protoc --include_imports --descriptor_set_out, or give the .proto file",
         ) from error
 
@@ -119,11 +121,13 @@ def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
                 command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise UsageError(f"--proto {path} did not compile within {COMPILE_S} s") from error
+            raise UsageError(
+                f"{option_name('--proto')} {path} did not compile within {COMPILE_S} s"
+            ) from error
         if done.returncode:
             raise UsageError(
-                f"--proto {path} cannot be compiled: {' '.join(done.stderr.split())}",
-                remedy="give the root folders of its imports with --proto-path",
+                f"{option_name('--proto')} {path} cannot be compiled: {' '.join(done.stderr.split())}",
+                remedy=f"give the root folders of its imports with {option_name('--proto-path')}",
             )
         return _read_set(made)
 
@@ -185,7 +189,7 @@ class Reflection:
                 if len(self._controls) == 1:
                     raise UsageError(
                         f"{self._connection.endpoint.authority} has no reflection, so its methods are unknown",
-                        remedy="give the .proto file of the service with --proto",
+                        remedy=f"give the .proto file of the service with {option_name('--proto')}",
                     ) from error
                 del self._controls[0]
 
@@ -225,7 +229,10 @@ def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool
         if name not in known:
             known.update({file.name: file for file in (_common(name) or fetch(name))})
         if name not in known:
-            raise PeerError(f"'{above[-1]}' imports '{name}', which is not available", remedy="give --proto")
+            raise PeerError(
+                f"'{above[-1]}' imports '{name}', which is not available",
+                remedy=f"give {option_name('--proto')}",
+            )
         for needed in known[name].dependency:
             add(needed, (*above, name))
         try:
@@ -291,7 +298,9 @@ class DynamicGrpc(Service):
         """Describe the method as a model named after it."""
         method = self._method
         if self._options.streaming and method.is_unary:
-            raise UsageError(f"the method {method.name} does not stream", remedy="leave out --streaming")
+            raise UsageError(
+                f"the method {method.name} does not stream", remedy=f"leave out {option_name('--streaming')}"
+            )
         return ModelSpec(
             name=name or f"{method.service}/{method.name}",
             version=version,

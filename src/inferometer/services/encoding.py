@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
+from inferometer.options.names import option_name
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import Head
 
@@ -25,7 +26,7 @@ def start_reading(reader: ReplyReader, head: Head) -> ReplyBody:
     if encoding != "deflate" and encoding not in _GZIP:
         raise PeerError(
             f"the reply has the Content-Encoding '{encoding}', but only gzip and deflate are supported: request "
-            "an uncompressed reply with -H 'Accept-Encoding: identity'"
+            f"an uncompressed reply with {option_name('-H')} 'Accept-Encoding: identity'"
         )
     return _Inflated(body, encoding)
 

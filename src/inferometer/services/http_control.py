@@ -10,6 +10,7 @@ from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES, body_text
 from inferometer.base.text import decode_json, printable
 from inferometer.model.answers import Shape, checked
+from inferometer.options.names import option_name
 from inferometer.services.endpoint import Connection, without_key
 from inferometer.services.timed_socket import connect, receive_into, send_all
 from inferometer.wire.http1 import Head, ReplyDecoder, encode_request
@@ -138,7 +139,7 @@ def late(url: str, error: TimeoutError) -> PeerError:
     said = str(error) if isinstance(error, DeadlineError) else f"in time ({error})"
     return PeerError(
         f"{url} did not send a complete reply {said}",
-        remedy="check the address given with -u, and whether the server is overloaded",
+        remedy=f"check the address given with {option_name('-u')}, and whether the server is overloaded",
     )
 
 

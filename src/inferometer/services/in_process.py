@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.model.spec import ModelSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import Document, Service
@@ -68,7 +69,7 @@ class InProcess(Service):
         if placement is not None:
             raise UsageError(
                 "a Triton in this process reads inputs in place, so shared memory has no effect",
-                remedy="leave out --shared-memory",
+                remedy=f"leave out {option_name('--shared-memory')}",
             )
         requests = tuple(
             render_request(model, [(tensor, None) for tensor in step], None, self._parameters)

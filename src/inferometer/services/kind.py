@@ -118,7 +118,7 @@ class Kind(NamedTuple):
 def _no_batches(kind: str) -> Rule:
     return Rule(
         lambda given: given.get("batch", 1) != 1,
-        f"Batching is not supported with {{service_kind}} {kind}. Leave out -b.",
+        f"Batching is not supported with {{service_kind}} {kind}. Leave out {{-b}}.",
     )
 
 
@@ -198,8 +198,8 @@ KINDS = {
             _no_batches("openai"),
             Rule(
                 lambda given: "reply_paths" in given and "body_template" not in given,
-                "--reply-path describes the replies to requests made from --body-template.",
-                "give --body-template, or remove it",
+                "{--reply-path} describes the replies to requests made from {--body-template}.",
+                "give {--body-template}, or remove it",
             ),
         ),
         refused=_NO_TENSORS,

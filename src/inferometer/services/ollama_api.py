@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 from inferometer.services.text_api import (
     ANSWER,
     REASONING,
@@ -94,7 +95,7 @@ def _image(found: Document) -> str:
     if not kind.startswith("data:") or not data:
         raise UsageError(
             "Ollama's API accepts images only as data, and no sounds",
-            remedy="name files in the prompts (@photo.jpg), or use --endpoint chat",
+            remedy=f"name files in the prompts (@photo.jpg), or use {option_name('--endpoint', 'chat')}",
         )
     return data
 

@@ -12,6 +12,7 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.text import encode_json
 from inferometer.model.answers import TEXT_MODELS
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.apis import BY_NAME, api_at, maybe_api
 from inferometer.services.body_fields import body_field
@@ -155,7 +156,8 @@ class OpenAi(Service):
             before, gap, after = body.partition(_GAP.encode())
         if not gap or self.api.takes_sound or self.api.rank is not None:
             raise UsageError(
-                f"{self.api.path} does not take prompts, which tasks send", remedy="use --endpoint chat"
+                f"{self.api.path} does not take prompts, which tasks send",
+                remedy=f"use {option_name('--endpoint', 'chat')}",
             )
         first, length, rest = re.split(rb"(?i)(content-length: *)\d+", head, maxsplit=1)
         return Frame(first + length, rest + b"\r\n\r\n", before, after, is_chat)
@@ -191,21 +193,24 @@ def _check_use(options: Options, api: Api) -> None:
     """Refuse options that have no effect at this endpoint."""
     if options.streaming and not api.can_stream:
         raise UsageError(
-            f"--streaming requests a stream, but {api.path} does not stream", remedy="leave it out"
+            f"{option_name('--streaming')} requests a stream, but {api.path} does not stream",
+            remedy="leave it out",
         )
     if options.output_tokens is not None and not api.limit:
         raise UsageError(
-            f"--output-tokens limits generated text, but {api.path} generates none", remedy="leave it out"
+            f"{option_name('--output-tokens')} limits generated text, but {api.path} generates none",
+            remedy="leave it out",
         )
     for option, given in (("--image", options.images), ("--audio", options.audio_s)):
         if given and api.chat is None and not (api.takes_sound and option == "--audio"):
             raise UsageError(
-                f"{option} is for chat messages, but {api.path} takes only text", remedy="use --endpoint chat"
+                f"{option} is for chat messages, but {api.path} takes only text",
+                remedy=f"use {option_name('--endpoint', 'chat')}",
             )
     if options.session_concurrency is not None and not api.turns:
         raise UsageError(
-            f"--session-concurrency replays chats, but {api.path} is not a chat endpoint",
-            remedy="use --endpoint chat",
+            f"{option_name('--session-concurrency')} replays chats, but {api.path} is not a chat endpoint",
+            remedy=f"use {option_name('--endpoint', 'chat')}",
         )
 
 
@@ -229,7 +234,7 @@ class _Bodies:
             if self._api.takes_sound:
                 raise UsageError(
                     f"{self._api.path} takes an upload, but the data contains JSON payloads",
-                    remedy="give --audio 5s, or prompts that name a file each: @speech.wav",
+                    remedy=f"give {option_name('--audio')} 5s, or prompts that name a file each: @speech.wav",
                 )
             if not self._fields:
                 return tensors[PAYLOAD.name]
@@ -285,7 +290,7 @@ class _Bodies:
         if self._api.chat is None:
             raise UsageError(
                 f"the data contains messages, images or sounds, but {self._api.path} takes only text",
-                remedy="use --endpoint chat",
+                remedy=f"use {option_name('--endpoint', 'chat')}",
             )
         return self._api.chat(messages)
 
@@ -317,7 +322,7 @@ class _Bodies:
         if len(sounds) != 1:
             raise UsageError(
                 f"{self._api.path} takes one sound per request, but got {len(sounds) or 'none'}",
-                remedy="give --audio 5s, or name one file in each prompt: @speech.wav",
+                remedy=f"give {option_name('--audio')} 5s, or name one file in each prompt: @speech.wav",
             )
         hint = " ".join(part["text"] for part in parts if part["type"] == "text")
         is_own = self._options.data.prompts is not None and bool(hint)
@@ -329,8 +334,10 @@ class _Bodies:
     def _require_prompts(self) -> None:
         if self._has_made:
             raise UsageError(
-                "--image and --audio are added to prompts, but the data contains whole messages or payloads",
-                remedy="leave them out, or give --prompts or --prompt-tokens",
+                f"{option_name('--image')} and {option_name('--audio')} are added to prompts, but the data "
+                "contains whole messages or payloads",
+                remedy=f"leave them out, or give {option_name('--prompts')} or "
+                f"{option_name('--prompt-tokens')}",
             )
 
 

@@ -29,6 +29,7 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.system import system_name
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
 
@@ -125,7 +126,7 @@ def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
     if size > LARGEST_OUTPUT:
         raise UsageError(
             f"output '{output.name}' would take {size} bytes of shared memory, more than the limit of {LARGEST_OUTPUT}",
-            remedy="leave out --shared-memory",
+            remedy=f"leave out {option_name('--shared-memory')}",
         )
     return size
 
@@ -138,7 +139,7 @@ def _require_all_inputs(model: ModelSpec, steps: Steps) -> None:
             raise UsageError(
                 "Shared memory support in Perf Analyzer does not support optional inputs at this time "
                 f"(request {number} has no data for '{missing[0]}')",
-                remedy="give data for every input, or leave out --shared-memory",
+                remedy=f"give data for every input, or leave out {option_name('--shared-memory')}",
             )
 
 
@@ -216,7 +217,8 @@ def _file(name: str, size: int) -> Iterator[int]:
     if not FOLDER.is_dir():
         raise UsageError(
             f"{system_name()} has no {FOLDER}, where a server on Linux opens system shared memory",
-            remedy="leave out --shared-memory, or run this command on the server's Linux host",
+            remedy=f"leave out {option_name('--shared-memory')}, or run this command on the server's Linux "
+            "host",
         )
     path = FOLDER / name
     try:
@@ -224,7 +226,7 @@ def _file(name: str, size: int) -> Iterator[int]:
     except OSError as error:
         raise LocalError(
             f"cannot create shared memory in {FOLDER}: {error.strerror}",
-            remedy="leave out --shared-memory",
+            remedy=f"leave out {option_name('--shared-memory')}",
         ) from error
     try:
         _allocate(fd, size)
@@ -318,7 +320,8 @@ class _Driver:
             self._library = ctypes.CDLL(CUDA_LIBRARY)
         except OSError as error:
             raise UsageError(
-                f"--shared-memory cuda needs an NVIDIA driver on this machine, but {CUDA_LIBRARY} is missing",
+                f"{option_name('--shared-memory', 'cuda')} needs an NVIDIA driver on this machine, but "
+                f"{CUDA_LIBRARY} is missing",
                 remedy="run inferometer on the machine with the GPU, or use --shared-memory system",
             ) from error
         for name, arguments in _SIGNATURES.items():
@@ -332,8 +335,9 @@ class _Driver:
         code = self.attempt(name, *arguments)
         if code:
             raise LocalError(
-                f"--shared-memory cuda failed: the CUDA driver answered {name} with {self._text(code)}",
-                remedy="check the GPU with nvidia-smi, or use --shared-memory system",
+                f"{option_name('--shared-memory', 'cuda')} failed: the CUDA driver answered {name} with "
+                f"{self._text(code)}",
+                remedy=f"check the GPU with nvidia-smi, or use {option_name('--shared-memory', 'system')}",
             )
 
     def _text(self, code: int) -> str:

@@ -16,6 +16,7 @@ from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import DATA, read_file
 from inferometer.base.text import decode_json, encodable
+from inferometer.options.names import option_name
 from inferometer.services.text_api import (
     ANSWER,
     REASONING,
@@ -74,7 +75,7 @@ def reply_paths(words: Sequence[str]) -> Paths:
         path, equals, value = rest.partition("=")
         if name not in PARTS or not path or (equals and name != "end"):
             raise UsageError(
-                f"--reply-path {word} does not name a part of a reply",
+                f"{option_name('--reply-path')} {word} does not name a part of a reply",
                 remedy=f"write NAME=PATH, such as text=choices.0.text; names are {', '.join(PARTS)}; and "
                 "end=type=done for an event whose 'type' is 'done'",
             )
@@ -147,13 +148,16 @@ def read_template(word: str) -> Fields:
     try:
         template = decode_json(text)
     except ValueError as error:
-        raise UsageError(f"--body-template is not JSON: {error}", remedy=_EXAMPLE) from None
+        raise UsageError(f"{option_name('--body-template')} is not JSON: {error}", remedy=_EXAMPLE) from None
     named = set(_PLACE.findall(json.dumps(template)))
     if not isinstance(template, dict) or not named & {"prompt", "messages"}:
-        raise UsageError("--body-template contains neither '{{prompt}}' nor '{{messages}}'", remedy=_EXAMPLE)
+        raise UsageError(
+            f"{option_name('--body-template')} contains neither '{{{{prompt}}}}' nor '{{{{messages}}}}'",
+            remedy=_EXAMPLE,
+        )
     if unknown := named - set(PLACES):
         raise UsageError(
-            f"--body-template has the unknown placeholder '{{{{{min(unknown)}}}}}'",
+            f"{option_name('--body-template')} has the unknown placeholder '{{{{{min(unknown)}}}}}'",
             remedy=f"use {', '.join(PLACES)}",
         )
     return template

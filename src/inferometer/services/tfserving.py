@@ -18,6 +18,7 @@ from inferometer.base.text import is_digits
 from inferometer.model.answers import SIGNATURES, TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode, flat, little_endian
 from inferometer.model.spec import ANY_BATCH, ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
@@ -276,7 +277,7 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
         known = ", ".join(sorted(signatures))
         raise UsageError(
             f"model '{name}' has no signature '{options.signature}'",
-            remedy=f"choose one of its signatures with --model-signature-name: {known}"
+            remedy=f"choose one of its signatures with {option_name('--model-signature-name')}: {known}"
             if known
             else "export it with one",
         )
@@ -316,9 +317,10 @@ def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:
     for spec in inputs:
         if spec.shape[:1] != (-1,):
             raise UsageError(
-                f"with -b the first dimension of every input must be -1, but input '{spec.name}' of '{model}' has the "
+                f"with {option_name('-b')} the first dimension of every input must be -1, but input "
+                f"'{spec.name}' of '{model}' has the "
                 f"shape [{','.join(map(str, spec.shape))}]",
-                remedy="leave out -b",
+                remedy=f"leave out {option_name('-b')}",
             )
 
 

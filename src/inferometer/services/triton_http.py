@@ -11,6 +11,7 @@ from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.model import answers
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.discovery import READY, ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
@@ -253,7 +254,7 @@ def _elements(tensor: Tensor) -> list[Any]:
         except UnicodeDecodeError as error:
             raise UsageError(
                 f"element {number} of input '{tensor.name}' is not UTF-8 text and cannot be sent as JSON",
-                remedy="leave out --input-tensor-format json",
+                remedy=f"leave out {option_name('--input-tensor-format', 'json')}",
             ) from error
     return values
 

@@ -41,6 +41,7 @@ from typing import Any
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.text import decode_json
+from inferometer.options.names import option_name
 from inferometer.services.kind import Document
 from inferometer.services.kserve import load_messages
 from inferometer.wire import grpc
@@ -195,7 +196,8 @@ def _load(settings: InProcessSettings) -> ctypes.CDLL:
     except OSError as error:
         raise UsageError(
             f"the Triton library '{settings.library}' cannot be loaded: {error}",
-            remedy="check --triton-server-directory, or leave it out to use the library of nvidia-pytriton",
+            remedy=f"check {option_name('--triton-server-directory')}, or leave it out to use the library "
+            "of nvidia-pytriton",
         ) from None
 
 
@@ -377,4 +379,6 @@ def version_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"the model version '{text}' is not a number", remedy="give one with -x") from None
+        raise UsageError(
+            f"the model version '{text}' is not a number", remedy=f"give one with {option_name('-x')}"
+        ) from None

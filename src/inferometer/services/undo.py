@@ -21,6 +21,7 @@ from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError, endi
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.interpreter import module_command
 from inferometer.base.units import monotonic_ns
+from inferometer.options.names import option_name
 
 if TYPE_CHECKING:
     from inferometer.options.options import Options
@@ -151,7 +152,8 @@ def traced(tracer: Tracer, wanted: TraceSettings) -> Iterator[None]:
     except MissingError as error:
         raise UsageError(
             f"the server has no trace settings: {error.message}",
-            remedy="leave out --trace-level, --trace-rate, --trace-count and --log-frequency",
+            remedy=f"leave out {option_name('--trace-level')}, {option_name('--trace-rate')}, "
+            f"{option_name('--trace-count')} and {option_name('--log-frequency')}",
         ) from error
     old = {name: before[name] for name in wanted if name in before}
     with guarded(Undo(partial(_put_back, tracer, old), TRACE_TIMEOUT_S)) as put_back:

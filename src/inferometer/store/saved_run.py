@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 from inferometer.store.store import Store, may_be_id, where_kept
 
 
@@ -20,7 +21,7 @@ def saved_file(word: str, given: Path | None) -> Path:
     if "." not in word and "/" not in word and not may_be_id(word):
         raise UsageError(
             f"'{word}' is neither a file nor the id of a run",
-            remedy="use a file written with --json, or an id listed by `inferometer runs`",
+            remedy=f"use a file written with {option_name('--json')}, or an id listed by `inferometer runs`",
         )
     if folder is None or not may_be_id(word):
         return file

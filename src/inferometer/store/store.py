@@ -17,6 +17,7 @@ from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.reading import ANSWER, check_file
 from inferometer.base.writing import writing
 from inferometer.observe.host import host_class
+from inferometer.options.names import option_name
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.keeper import Keeper, now
 from inferometer.store.private import ensure_folder, ensure_store, make_folder, open_file, write_private
@@ -44,7 +45,9 @@ def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | Non
         return FOLDER
     folder = given if given is not None else Path(named) if named else None
     if folder is not None and folder.exists() and not folder.is_dir():
-        raise UsageError(f"the store '{folder}' is not a folder", remedy="name a folder with --store")
+        raise UsageError(
+            f"the store '{folder}' is not a folder", remedy=f"name a folder with {option_name('--store')}"
+        )
     return folder
 
 
@@ -250,5 +253,8 @@ def open_store(given: Path | None) -> Store:
     """Return the store at this folder, or the default one."""
     folder = where_kept(given)
     if folder is None:
-        raise UsageError(f"no runs are stored: {VARIABLE} is empty", remedy="give the folder with --store")
+        raise UsageError(
+            f"no runs are stored: {VARIABLE} is empty",
+            remedy=f"give the folder with {option_name('--store')}",
+        )
     return Store(folder)

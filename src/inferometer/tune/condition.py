@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 
 _LONGEST = 500  # characters
 _FORM = "write a comparison of placeholders and numbers, such as 'slots*context <= 65536'"
@@ -41,7 +42,8 @@ class Condition:
         except (TypeError, ZeroDivisionError) as error:
             shown = ", ".join(f"{name}={value}" for name, value in values.items())
             raise UsageError(
-                f"--where '{self.text}' cannot be evaluated for {shown}: {error}", remedy=_FORM
+                f"{option_name('--where')} '{self.text}' cannot be evaluated for {shown}: {error}",
+                remedy=_FORM,
             ) from error
 
 
@@ -52,16 +54,17 @@ def parse_condition(text: str, names: Collection[str]) -> Condition:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
     if tree is None or not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
-        raise UsageError(f"--where '{text}' is not a condition", remedy=_FORM)
+        raise UsageError(f"{option_name('--where')} '{text}' is not a condition", remedy=_FORM)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in names:
             raise UsageError(
-                f"--where '{text}' names {node.id}, which is not varied",
-                remedy=f"use {', '.join(names)}, or vary it with --vary {node.id}=...",
+                f"{option_name('--where')} '{text}' names {node.id}, which is not varied",
+                remedy=f"use {', '.join(names)}, or vary it with {option_name('--vary')} {node.id}=...",
             )
         if not isinstance(node, _ALLOWED):
             raise UsageError(
-                f"--where '{text}' has '{ast.unparse(node) if isinstance(node, ast.expr) else text}', "
+                f"{option_name('--where')} '{text}' has "
+                f"'{ast.unparse(node) if isinstance(node, ast.expr) else text}', "
                 "which is neither arithmetic nor a comparison",
                 remedy=_FORM,
             )

@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.options.names import option_name
 from inferometer.server.in_process import Host, ModelFolder, installation
 from inferometer.server.wheel import find_wheel
 from inferometer.services.discovery import ModelControl, are_fixed, ready_models
@@ -297,7 +298,7 @@ class InProcessDeployment(Deployment):
         raise UsageError(
             f"the model '{model}' has no config.pbtxt with its inputs and outputs, and launch mode c_api has no "
             "server to query for them",
-            remedy="add them to its config.pbtxt, or use --triton-launch-mode local",
+            remedy=f"add them to its config.pbtxt, or use {option_name('--triton-launch-mode', 'local')}",
         )
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
@@ -339,6 +340,7 @@ class InProcessDeployment(Deployment):
         found = model_config.find_model(self._launch.repositories, model)
         if found is None:
             raise UsageError(
-                f"the model '{model}' is not in the model repository", remedy="check --model-repository"
+                f"the model '{model}' is not in the model repository",
+                remedy=f"check {option_name('--model-repository')}",
             )
         return found

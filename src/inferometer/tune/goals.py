@@ -4,6 +4,7 @@ import re
 
 from inferometer.base.errors import UsageError
 from inferometer.base.slo import Slo, parse_slo, slo_parts
+from inferometer.options.names import option_name
 from inferometer.stats.figures import BY_TAG, GOODPUT_RATE, MEGA, METRICS, THROUGHPUT, TOKEN_TAGS
 from inferometer.stats.slo import metric_of
 from inferometer.tune.scoring import Constraint, Goal
@@ -42,12 +43,13 @@ def parse_objectives(text: str | None, *, is_launched: bool = False) -> tuple[tu
         if name not in known or known[name] in found:
             problem = "is named twice" if name in known else "is not an objective"
             raise UsageError(
-                f"--objective {text}: '{name}' {problem}",
+                f"{option_name('--objective')} {text}: '{name}' {problem}",
                 remedy=f"the objectives are {', '.join(known)}",
             )
         if not re.fullmatch(r"\d*\.?\d+|", weight) or (weight and float(weight) == 0):
             raise UsageError(
-                f"--objective {text}: the weight of {name} is '{weight}', not a number above 0",
+                f"{option_name('--objective')} {text}: the weight of {name} is '{weight}', not a number "
+                "above 0",
                 remedy="write, for example, 'throughput:2, gpu power:1'",
             )
         found[known[name]] = float(weight or 1)
@@ -63,7 +65,7 @@ def parse_constraints(slo: str | None) -> tuple[Constraint, ...]:
         metric = metric_of(term)
         if metric.tag not in BY_TAG:
             raise UsageError(
-                f"--slo names {term.label}, which tune does not support",
+                f"{option_name('--slo')} names {term.label}, which tune does not support",
                 remedy="use mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory or gpu power",
             )
         limit = metric.in_unit(term.limit)

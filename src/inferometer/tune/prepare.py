@@ -10,6 +10,7 @@ from inferometer.dataset.build import build
 from inferometer.measure.checks import check_model
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
 from inferometer.stats.figures import BY_TAG, Metric
@@ -211,7 +212,7 @@ def _models_in(folder: Path) -> list[str]:
     except OSError as error:
         raise UsageError(
             f"cannot read the model repository '{folder}': {error.strerror}",
-            remedy="give a directory of models with --model-repository",
+            remedy=f"give a directory of models with {option_name('--model-repository')}",
         ) from error
 
 

@@ -41,7 +41,7 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
         raise UsageError(
-            f"the launch mode {request.launch_mode} uses no server, but --url names one",
+            f"the launch mode {request.launch_mode} uses no server, but {option_name('--url')} names one",
             remedy="give only one of them",
         )
     if request.url is not None:
@@ -109,12 +109,15 @@ def _refuse_launched_only(request: TuneOptions, options: Options) -> None:
     plain = TuneOptions()
     for field, name in _SERVED_ONLY.items():
         if getattr(request, field) != getattr(plain, field):
-            raise UsageError(f"{name} applies only to a server that --serve starts", remedy="add --serve")
+            raise UsageError(
+                f"{name} applies only to a server that {option_name('--serve')} starts",
+                remedy=f"add {option_name('--serve')}",
+            )
     for field in TUNE_LAUNCHED_ONLY:
         if field in options.given:
             raise UsageError(
                 f"{option_name(field)} is not supported for models on Triton, whose configurations are tuned",
-                remedy="leave it out, or start another kind of server with --serve",
+                remedy=f"leave it out, or start another kind of server with {option_name('--serve')}",
             )
 
 
@@ -124,13 +127,16 @@ def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | Non
         return None
     if options.ray is None:
         raise UsageError(
-            f"--servers {request.servers} starts servers on a Ray cluster, but --ray is missing",
-            remedy="give the cluster's address with --ray, or --ray local for this machine",
+            f"{option_name('--servers')} {request.servers} starts servers on a Ray cluster, but "
+            f"{option_name('--ray')} is missing",
+            remedy=f"give the cluster's address with {option_name('--ray')}, or {option_name('--ray')} "
+            "local for this machine",
         )
     if request.servers is None:
         raise UsageError(
-            f"--ray {options.ray} starts servers on a Ray cluster, but --servers is missing",
-            remedy="give --servers N: each gets a GPU, or an equal share of the cores",
+            f"{option_name('--ray')} {options.ray} starts servers on a Ray cluster, but "
+            f"{option_name('--servers')} is missing",
+            remedy=f"give {option_name('--servers')} N: each gets a GPU, or an equal share of the cores",
         )
     others = {
         f"--url {request.url}": request.url is not None,
@@ -140,7 +146,8 @@ def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | Non
     for words, is_given in others.items():
         if is_given:
             raise UsageError(
-                f"--servers starts its own servers and runs the smart search on them in parallel, which "
+                f"{option_name('--servers')} starts its own servers and runs the smart search on them in "
+                "parallel, which "
                 f"{words} does not support",
                 remedy="leave one of them out",
             )

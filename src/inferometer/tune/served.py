@@ -8,6 +8,7 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed, with_api_key
 from inferometer.options.commands import TUNE_MODEL_ONLY, TuneOptions
+from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.options.values import Range
 from inferometer.options.varying import Vary, parse_vary
@@ -75,18 +76,21 @@ def _refuse_model_only(request: TuneOptions, options: Options) -> None:
     for field, name in TUNE_MODEL_ONLY.items():
         if getattr(request, field) != getattr(plain, field):
             raise UsageError(
-                f"{name} is about models on Triton, but --serve starts a server by its command line",
-                remedy="leave one of them out; --vary lists the values to try",
+                f"{name} is about models on Triton, but {option_name('--serve')} starts a server by its "
+                "command line",
+                remedy=f"leave one of them out; {option_name('--vary')} lists the values to try",
             )
     if options.ray is not None or request.servers is not None:
         raise UsageError(
-            "--serve starts one server on this machine, but --ray and --servers start several on a cluster",
+            f"{option_name('--serve')} starts one server on this machine, but {option_name('--ray')} and "
+            f"{option_name('--servers')} start several on a cluster",
             remedy="leave one of them out",
         )
     if request.search not in ("smart", "brute"):
         raise UsageError(
-            f"--search {request.search} knows only the settings of Triton models",
-            remedy="use --search smart or --search brute with --serve",
+            f"{option_name('--search')} {request.search} knows only the settings of Triton models",
+            remedy=f"use {option_name('--search', 'smart')} or {option_name('--search', 'brute')} with "
+            f"{option_name('--serve')}",
         )
 
 
@@ -122,7 +126,10 @@ def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerComman
     used = command.used
     rows = {row.name: row for row in (parse_vary("--vary", word) for word in request.vary)}
     if len(rows) < len(request.vary):
-        raise UsageError("--vary names a placeholder twice", remedy="list all its values in one --vary")
+        raise UsageError(
+            f"{option_name('--vary')} names a placeholder twice",
+            remedy=f"list all its values in one {option_name('--vary')}",
+        )
     usual = {} if preset is None else preset.knobs
     for name in used:
         if name not in rows and name in usual:
@@ -130,19 +137,20 @@ def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerComman
     for name in rows:
         if name not in used:
             raise UsageError(
-                f"--vary {name} is not used",
-                remedy=f"write {{{name}}} in the command, --serve-env or a template",
+                f"{option_name('--vary')} {name} is not used",
+                remedy=f"write {{{name}}} in the command, {option_name('--serve-env')} or a template",
             )
     missing = [name for name in used if name not in rows]
     if missing:
         raise UsageError(
-            f"--serve has {{{missing[0]}}}, but its values are not given",
-            remedy=f"add --vary {missing[0]}=..., such as 1:16:x2 or 64,256; write {{{{ for a brace",
+            f"{option_name('--serve')} has {{{missing[0]}}}, but its values are not given",
+            remedy=f"add {option_name('--vary')} {missing[0]}=..., such as 1:16:x2 or 64,256; write {{{{ "
+            "for a brace",
         )
     if not rows:
         raise UsageError(
-            "Nothing is varied: the only placeholders in --serve are ports and files",
-            remedy="write a placeholder such as {slots}, and --vary slots=1:16:x2",
+            f"Nothing is varied: the only placeholders in {option_name('--serve')} are ports and files",
+            remedy=f"write a placeholder such as {{slots}}, and {option_name('--vary')} slots=1:16:x2",
         )
     default = {
         name: knob.default for name, knob in usual.items() if name in rows and knob.default is not None
@@ -195,8 +203,9 @@ def _goal_of(request: TuneOptions, options: Options, command: ServerCommand, *, 
         objectives = ((TOKENS, LISTED_WEIGHT),)
     if any(tag == GOODPUT_RATE for tag, _ in objectives) and options.slo is None:
         raise UsageError(
-            "--objective goodput counts requests that meet an SLO, but --slo is missing",
-            remedy="add one, such as --slo 'ttft p99<500ms'",
+            f"{option_name('--objective')} goodput counts requests that meet an SLO, but "
+            f"{option_name('--slo')} is missing",
+            remedy=f"add one, such as {option_name('--slo')} 'ttft p99<500ms'",
         )
     return Goal(options.model or Path(command.words[0]).name, objectives, parse_constraints(request.slo))
 

@@ -13,6 +13,7 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.threads import users_environment
 from inferometer.base.units import plain_number
 from inferometer.observe.host import open_nvml
+from inferometer.options.names import option_name
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guarded import GuardedProcess, end_words, ends, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
@@ -238,7 +239,7 @@ class DockerServer:
         if found is None:
             raise UsageError(
                 "the launch mode docker needs the docker command, which is not on the PATH",
-                remedy="install it, or use --triton-launch-mode local",
+                remedy=f"install it, or use {option_name('--triton-launch-mode', 'local')}",
             )
         if not launch.docker_image:
             raise UsageError("the launch mode docker needs an image", remedy="give --triton-docker-image")

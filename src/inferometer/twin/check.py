@@ -11,6 +11,7 @@ from inferometer.diagnose.observation import StepSetup, step_setup
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import OWN_HABITS, prepare
 from inferometer.measure.run import run
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.stats.measurement import Measurement
@@ -171,14 +172,14 @@ def _as_measured(model: TwinModel) -> Options:
     if model.asked.get("headers"):
         raise UsageError(
             f"'{model.name}' was measured with headers, whose values are not saved",
-            remedy="measure it with --json, then check the saved result",
+            remedy=f"measure it with {option_name('--json')}, then check the saved result",
         )
     document = {name: value for name, value in model.asked.items() if name in _FIELDS}
     masked = [name for name, value in document.items() if MASK in str(value)]
     if masked:
         raise UsageError(
             f"'{model.name}' was measured with a secret in '{masked[0]}', which is not saved",
-            remedy="measure it with --json, then check the saved result",
+            remedy=f"measure it with {option_name('--json')}, then check the saved result",
         )
     options = validated(
         Options,

@@ -15,6 +15,7 @@ from inferometer.diagnose.observation import Observation, StepSetup, observation
 from inferometer.diagnose.pipeline import Cores, Pipeline
 from inferometer.diagnose.text_fit import is_text_run
 from inferometer.model.spec import ModelSpec
+from inferometer.options.names import option_name
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.twin.errors import Guess, anchor_spot, band, error_models, nearest
@@ -76,7 +77,9 @@ class _Row:
 def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: Sequence[str] = ()) -> Twin:
     """Fit the twin of all models in the results; each is configured as in its last result."""
     if not results:
-        raise UsageError("no run given to fit", remedy="give results saved with --json, or run ids")
+        raise UsageError(
+            "no run given to fit", remedy=f"give results saved with {option_name('--json')}, or run ids"
+        )
     names = origins or [f"run {number}" for number in range(1, len(results) + 1)]
     by_model: dict[str, list[_Row]] = {}
     text_by_model: dict[str, list[TextRow]] = {}
@@ -128,7 +131,8 @@ def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequ
     found = [level.measurement for result in results for level in result.levels]
     if any(row is not None and row.request_count for row in found):
         return UsageError(
-            f"{runs}: no load is a plain concurrency or rate", remedy="measure the model with -c or -r"
+            f"{runs}: no load is a plain concurrency or rate",
+            remedy=f"measure the model with {option_name('-c')} or {option_name('-r')}",
         )
     return UsageError(f"{runs}: no request succeeded", remedy="run `inferometer view` to see the failures")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
 from inferometer.diagnose.text_lengths import requested_pairs
+from inferometer.options.names import option_name
 from inferometer.options.values import Range
 from inferometer.twin.twin import (
     BATCHING,
@@ -76,12 +77,13 @@ def maybe_lengths(twin: Twin, name: str, asked: AskedLoads) -> TextLengths | Non
     if model.text is None:
         raise UsageError(
             f"'{name}' does not generate text, so its requests have no lengths in tokens",
-            remedy="leave out --prompt-tokens and --output-tokens",
+            remedy=f"leave out {option_name('--prompt-tokens')} and {option_name('--output-tokens')}",
         )
     measured = model.text.lengths.pairs
     if asked.prompt_tokens is not None and not model.text.knows_prompts:
         raise UsageError(
-            f"the server of '{name}' did not report the lengths of prompts, so --prompt-tokens cannot be predicted",
+            f"the server of '{name}' did not report the lengths of prompts, so "
+            f"{option_name('--prompt-tokens')} cannot be predicted",
             remedy="measure a server that reports usage, or leave it out",
         )
     return TextLengths(requested_pairs(asked.prompt_tokens, asked.output_tokens, measured))

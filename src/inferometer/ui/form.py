@@ -17,7 +17,6 @@ from inferometer.base.errors import InferometerError, Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import (
-    OWN,
     WORDS,
     Command,
     Request,
@@ -25,7 +24,7 @@ from inferometer.options.command_line import (
     require,
     words_given,
 )
-from inferometer.options.option import Option, counted
+from inferometer.options.option import OWN, Option, counted
 from inferometer.options.options import Options
 from inferometer.store.words import MASK, kept_words
 

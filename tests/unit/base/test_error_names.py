@@ -7,13 +7,13 @@ import pytest
 from inferometer.base.errors import Name, UsageError
 from inferometer.cli.find import COMMAND as FIND
 from inferometer.cli.measure import COMMAND
-from inferometer.options.names import named, option_name
+from inferometer.options.names import option_name, with_names
 
 RATE = option_name("request_rate")
 
 
 def test_an_error_has_a_default_spelling_and_carries_its_options():
-    error = UsageError(f"{RATE} is 0", remedy=named("raise it, or use {protocol:grpc}"))
+    error = UsageError(f"{RATE} is 0", remedy=with_names("raise it, or use {protocol:grpc}"))
     assert str(error) == "--request-rate-range is 0; raise it, or use -i grpc"
     assert (error.message, error.remedy) == ("--request-rate-range is 0", "raise it, or use -i grpc")
     assert [(name.field, name.value) for name in error.about] == [("request_rate", ""), ("protocol", "grpc")]
@@ -35,6 +35,11 @@ def test_the_options_survive_a_prefix_and_a_process():
         (option_name("speed"), "--speed"),
         (option_name("protocol", "grpc"), "--grpc"),
         (option_name("protocol", "http"), "-i http"),
+        (option_name("--grpc"), "--grpc"),
+        (option_name("--data"), "--data"),
+        (option_name("-b", "1"), "-b 1"),
+        (option_name("--check-python"), "--check-python"),
+        (option_name("--serve"), "--serve"),  # of another command
         (option_name("model"), "-m"),
         (Name("-c", "concurrency"), "-c"),  # as the user wrote it
         (Name("--concurrency-range", "concurrency"), "--concurrency"),

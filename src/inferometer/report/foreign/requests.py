@@ -10,6 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, check_file, read_text
 from inferometer.base.text import decode_json
+from inferometer.options.names import option_name
 from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.foreign.failures import status_of
 
@@ -32,7 +33,7 @@ def read_requests(path: Path) -> tuple[LevelRequests, ...]:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise UsageError(
             f"'{path}' is not an export of requests: {type(error).__name__}: {error}",
-            remedy="give a file written with --export",
+            remedy=f"give a file written with {option_name('--export')}",
         ) from error
 
 

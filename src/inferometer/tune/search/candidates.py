@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.options.names import option_name
 from inferometer.tune import model_config
 from inferometer.tune.knobs import axes, coordinates, knobs_of
 from inferometer.tune.search.search import SearchProblem, changed_variant, default_variant
@@ -121,8 +122,9 @@ def _fitting(problem: SearchProblem, configurations: Sequence[Configuration]) ->
             yield configuration
         elif not number:
             raise UsageError(
-                f"-b {batch} exceeds the max_batch_size of '{variant.model}', {most}",
-                remedy=f"give -b {most} or less, or raise max_batch_size in its config.pbtxt",
+                f"{option_name('-b')} {batch} exceeds the max_batch_size of '{variant.model}', {most}",
+                remedy=f"give {option_name('-b')} {most} or less, or raise max_batch_size in its "
+                "config.pbtxt",
             )
 
 

@@ -1,0 +1,101 @@
+"""Names of options in error messages."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import inferometer
+from inferometer.measure import checks, unused
+from inferometer.options import commands, finding, mixing
+from inferometer.options.names import option_name, with_names
+from inferometer.options.options import OPTIONS
+from inferometer.services.kind import KINDS
+
+ROOT = Path(inferometer.__file__).parent
+SURFACES = (
+    "cli",
+    "dialects",
+    "ui",
+    "selftest",
+    "options/command_line.py",
+)  # with a single spelling of their own
+BELOW = ("base", "wire")  # which do not know the options
+OPTION = re.compile(r"(?<![\w'/`-])--?[a-zA-Z][a-z-]*")
+COMMAND_LINE = re.compile(
+    r"(inferometer|mkdir|head|docker|protoc|pip|ffmpeg|ray|ulimit|sh|chromium|mount|COMMAND|it must run with"
+    r"|start (it|one) with) "
+)
+"""What an option of another program follows."""
+
+
+def _errors(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error"):
+            yield node
+
+
+def test_errors_below_the_interfaces_carry_the_options_they_name():
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith((*SURFACES, *BELOW)):
+            continue
+        for error in _errors(path):
+            texts = (node for node in ast.walk(error) if isinstance(node, ast.Constant))
+            for node in (node for node in texts if isinstance(node.value, str)):
+                text = str(node.value)
+                found += [
+                    f"{place}:{node.lineno}: {name[0]}"
+                    for name in OPTION.finditer(text)
+                    if _is_known(name[0]) and not COMMAND_LINE.search(text[: name.start()])
+                    if not _is_an_argument(error, node)
+                ]
+    assert not found
+
+
+def _is_known(name: str) -> bool:
+    try:
+        option_name(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _is_an_argument(error: ast.Call, constant: ast.AST) -> bool:
+    """Whether the text is the name that `option_name` or `Name` takes."""
+    calls = (node for node in ast.walk(error) if isinstance(node, ast.Call))
+    return any(
+        getattr(call.func, "id", "") in ("option_name", "Name") and constant in call.args for call in calls
+    )
+
+
+def test_errors_name_known_options():
+    for path in ROOT.rglob("*.py"):
+        for name in re.findall(r"""option_name\(['"](-[^'"]*)['"]""", path.read_text()):
+            assert option_name(name).field, path
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            text
+            for row in (*unused._WITH_OTHERS, *unused._RATES_AND_WORKERS)
+            for text in (row.why, row.remedy)
+        ],
+        [text for row in checks.RULES for text in (row.message, row.remedy)],
+        [text for kind in KINDS.values() for row in kind.rules for text in (row.message, row.remedy)],
+        [text for _, rows in OPTIONS for row in rows for text in (row.instead, row.meanwhile)],
+        [*commands.DIAGNOSE_REFUSED.values(), *commands.TUNE_REFUSED.values()],
+        [*commands.COMPARE_REFUSED.values(), *finding.FIND_REFUSED.values()],
+        [*mixing.INTERFERE_REFUSED.values(), *mixing.SCENARIO_REFUSED.values()],
+    ],
+)
+def test_tables_of_messages_name_known_options(texts):
+    for text in texts:
+        rest = re.sub("\0[^\0]*\0", "", with_names(text))
+        assert "{" not in rest
+        if "deprecated" not in rest and "(-l)" not in rest:  # sentences of the classic tool
+            assert not [name for name in OPTION.findall(rest) if _is_known(name)]
