@@ -197,11 +197,40 @@ def test_a_server_that_closes_without_a_word_is_asked_again_and_nothing_failed(m
     assert (found["request_count"], found["failed_count"], found["tokens"]["output"]) == (30, 0, 60)
 
 
+def test_answers_are_streamed_unless_whole_ones_are_requested(measured: Callable) -> None:
+    with FakeOpenAi() as fake:
+        streamed, whole = measured(fake, 5), measured(fake, 5, "--no-streaming")
+    assert [payload.get("stream") for payload in fake.payloads] == 5 * [True] + 5 * [None]
+    assert (streamed["streaming"]["first"]["count"], whole["streaming"]) == (5, None)
+    assert streamed["tokens"]["output"] == whole["tokens"]["output"] == 15
+
+
+@pytest.mark.parametrize("refusal", [400, 422, 200])
+def test_a_server_that_refuses_to_stream_is_measured_with_whole_answers(
+    refusal: int, run: Callable, tmp_path: Path
+) -> None:
+    def speak(number: int, request: Any) -> Any:
+        is_streamed = json.loads(request.body).get("stream")
+        return answer_json({"error": {"message": "cannot stream"}}, refusal) if is_streamed else None
+
+    path = tmp_path / "result.json"
+    with FakeOpenAi(speak) as fake:
+        words = (*("inferometer", "measure", *CHAT, "-u", fake.server.address), "-n", "10")
+        ended = run(*words, "--json", str(path))
+        asked = run(*words, "--streaming")
+    found = json.loads(path.read_text())
+    assert (ended.code, asked.code) == (0, 1)
+    assert found["levels"][0]["measurement"]["request_count"] == 10
+    assert "the server refused to stream" in ended.stdout
+    assert "cannot stream" in ended.stdout
+
+
 ENDPOINTS = [
-    ("chat", (), "/v1/chat/completions", {"model", "messages"}, (15, 20)),
-    ("completions", (), "/v1/completions", {"model", "prompt"}, (15, 20)),
-    ("responses", (), "/v1/responses", {"model", "input"}, (15, 20)),
-    ("responses", ("--streaming",), "/v1/responses", {"model", "input", "stream"}, (15, 20)),
+    ("chat", ("--no-streaming",), "/v1/chat/completions", {"model", "messages"}, (15, 20)),
+    ("completions", ("--no-streaming",), "/v1/completions", {"model", "prompt"}, (15, 20)),
+    ("completions", (), "/v1/completions", {"model", "prompt", "stream", "stream_options"}, (15, 20)),
+    ("responses", ("--no-streaming",), "/v1/responses", {"model", "input"}, (15, 20)),
+    ("responses", (), "/v1/responses", {"model", "input", "stream"}, (15, 20)),
     ("embeddings", (), "/v1/embeddings", {"model", "input"}, (0, 20)),
     ("v1/embeddings", (), "/v1/embeddings", {"model", "input"}, (0, 20)),
     ("rerank", (), "/v1/rerank", {"model", "query", "documents"}, (0, 20)),

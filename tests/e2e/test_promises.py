@@ -147,12 +147,12 @@ def test_what_would_have_no_effect_is_refused_before_any_load(
 def test_without_a_stream_a_text_comes_all_at_once(figure: str, run: Callable) -> None:
     with FakeOpenAi() as fake:
         words = ("measure", fake.server.address, "tiny", "-n", "10", "--slo", f"{figure}<1h")
-        ended = run("inferometer", *words)
+        ended = run("inferometer", *words, "--no-streaming")
         assert not fake.calls
-        assert run("inferometer", *words, "--streaming").code == 0
+        assert run("inferometer", *words).code == 0
     assert ended.code == 2
     assert (
-        "an answer that is not streamed arrives all at once; limit the latency instead, or add"
+        "an answer that is not streamed arrives all at once; limit the latency instead, or remove --no-streaming"
         in ended.stderr
     )
 

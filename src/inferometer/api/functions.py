@@ -66,7 +66,7 @@ def measure(
     {"a": 3, "b": 1}, take turns on the same connections.
     """
     from inferometer.measure.mix import prepare_mix
-    from inferometer.measure.prepare import OWN_HABITS, prepare
+    from inferometer.measure.prepare import OWN_HABITS, STREAMING_HABITS, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
@@ -79,7 +79,7 @@ def measure(
     if len(models) > 1:
         setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
     else:
-        setup = prepare(options, command="measure", habits=OWN_HABITS)
+        setup = prepare(options, command="measure", habits=STREAMING_HABITS)
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)

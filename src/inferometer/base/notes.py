@@ -46,6 +46,9 @@ class Note(Enum):
     WRONG_ANSWERS = (
         "throughput includes them: check the server's log and its batching, cache and precision at this load"
     )
+    NOT_STREAMED = (
+        "the time to the first token is unknown; --no-streaming requests whole answers from the start"
+    )
     ENDED_REASONING = (
         "they ended before the answer itself: raise --output-tokens, or make the model reason less"
     )

@@ -28,7 +28,7 @@ def preview(name: str, request: "Request[Any]") -> int:
             "--dry-run sends nothing, but --show-request and --show-reply send one request",
             remedy="give one of them",
         )
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.preview import first_of, reply_text, request_text, send
 
     if unwritten := [f"--{form}" for form in FORMS if form in request.load]:
@@ -38,7 +38,11 @@ def preview(name: str, request: "Request[Any]") -> int:
         options = load if isinstance(load, Options) else load.options
         with messages_shown(options.verbose), dry_run() if is_dry else nullcontext(), _not_run(title):
             setup = (
-                prepare(replace(options, is_dry=is_dry), command=name)
+                prepare(
+                    replace(options, is_dry=is_dry),
+                    command=name,
+                    habits=Habits(streams_text=name == "measure"),
+                )
                 if isinstance(load, Options)
                 else load.prepared(is_dry=is_dry)
             )

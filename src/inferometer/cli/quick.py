@@ -61,7 +61,7 @@ def _measured(server: "FoundServer", duration_s: float) -> int:
     """Sweep one server within this time; return the exit code."""
     from inferometer.cli.reporting import exit_code, progress_shown
     from inferometer.measure.checks import changed
-    from inferometer.measure.prepare import OWN_HABITS, prepare
+    from inferometer.measure.prepare import STREAMING_HABITS, prepare
     from inferometer.measure.run import run as measure
 
     level_s = max(SHORTEST_S, duration_s / MOST_LEVELS)
@@ -70,7 +70,7 @@ def _measured(server: "FoundServer", duration_s: float) -> int:
     )
     command = f"inferometer measure {server.url} {options.model} --sweep"
     try:
-        setup = prepare(options, command="measure", habits=OWN_HABITS)
+        setup = prepare(options, command="measure", habits=STREAMING_HABITS)
         with progress_shown(is_quiet=not sys.stderr.isatty()) as progress:
             *_, result = setup.result, *measure(setup, progress)
             if progress.is_interrupted():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,6 +83,7 @@ class Setup:
     prompts: "RunPrompts | None" = None  # for servers that read text
     parts: tuple["Setup", ...] = ()  # one per traffic class, if there are several
     tracing: "Tracing | None" = None  # only if requests are exported as spans
+    whole: "Callable[[], Setup] | None" = None  # prepares whole answers, if they are streamed only by default
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -101,6 +103,7 @@ class Habits(NamedTuple):
     judges_promise: bool = False  # judges the SLO for every level
     slices_counts: bool = False  # -n: several windows, not one
     follows_work: bool = False  # throughput by work done; users of long requests start staggered
+    streams_text: bool = False  # streams the answers of text servers unless the user asked for whole ones
     # Called after the first poll of the metrics.
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
     made_data: Callable[[ModelSpec, Options], Dataset] | None = None  # replaces the data of the options
@@ -113,6 +116,9 @@ class Habits(NamedTuple):
 
 OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True, follows_work=True)
 """Habits of `inferometer measure` and the API."""
+
+STREAMING_HABITS = OWN_HABITS._replace(streams_text=True)
+"""The same with a single model."""
 
 
 def prepare(
@@ -153,6 +159,7 @@ def moved(setup: Setup, host: "Host") -> Setup:
 
 def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
     """Prepare at this endpoint, or at the given address."""
+    asked, there = options, endpoint
     check_given(options, command)
     trace = _maybe_trace(options)
     is_found = options.service_kind == AUTO
@@ -162,6 +169,10 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     endpoint = connection.endpoint
     check_tls(options, endpoint)
     service = open_service(options, connection)
+    is_streamed_by_default = _streams_by_default(options, service, habits)
+    if is_streamed_by_default:
+        options = replace(options, streaming=True)
+        service = open_service(options, connection)
     model = describe(service, options, connection, command, is_found=is_found)
     check_use(options, model)
     options = with_shapes(options, model, is_found=is_found)
@@ -256,7 +267,18 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         agenda=agenda,
         journal=_maybe_journal(options, service, model, traffic, steps),
         prompts=_maybe_prompts(options, dataset, steps),
+        whole=partial(_prepare, replace(asked, no_streaming=True), there, command, habits)
+        if is_streamed_by_default and options.profile_export is None
+        else None,
     )
+
+
+def _streams_by_default(options: Options, service: Service, habits: Habits) -> bool:
+    """Return whether answers are streamed although the user asked for neither streams nor whole answers."""
+    if options.is_lenient or options.streaming or options.no_streaming or not service.can_stream:
+        return False
+    needs_streams = options.slo is not None and any(term.figure in STREAMED for term in options.slo.terms)
+    return habits.streams_text or needs_streams
 
 
 # --- imports that most runs do not need
@@ -517,7 +539,12 @@ def _checked_slo(options: Options, slo: Slo) -> Slo:
         ):
             raise UsageError(
                 f"'{term.text}': an answer that is not streamed arrives all at once",
-                remedy=f"limit the latency instead, or add {option_name('--streaming')}",
+                remedy="limit the latency instead, or "
+                + (
+                    f"remove {option_name('--no-streaming')}"
+                    if options.no_streaming
+                    else f"add {option_name('--streaming')}"
+                ),
             )
     return slo
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from inferometer.base import status
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
@@ -33,8 +34,40 @@ if TYPE_CHECKING:  # needed only by runs on a cluster
     from inferometer.measure.clients import AnyLoad
 
 
+_NO_STREAMS = frozenset(
+    (status.kind(status.REFUSED), *(status.kind(status.HTTP + code) for code in (400, 405, 415, 422, 501)))
+)
+"""Failures by which a server says that it cannot stream."""
+
+
 def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> Iterator[Result]:
-    """Yield the result after each level, and once more at the end, so that measured levels survive later failures."""
+    """Yield the result after each level, and once more at the end, so that measured levels survive later failures.
+
+    If a server refuses to stream where the user did not ask for streams, start again with whole answers.
+    """
+    for result in _run(setup, watcher, ray=ray):
+        if setup.whole is not None and len(result.levels) == 1 and _refuses_all(result.levels[0]):
+            break
+        yield result
+    else:
+        return
+    assert setup.whole is not None
+    failures = result.levels[0].measurement.failures  # type: ignore[union-attr]
+    text = f"the server refused to stream ({failures[0].example or failures[0].kind}), so answers were requested whole"
+    whole = replace(setup.whole(), tracing=setup.tracing)
+    remarks = (*whole.result.remarks, Remark(Note.NOT_STREAMED, text))
+    yield from _run(replace(whole, result=replace(whole.result, remarks=remarks)), watcher, ray=ray)
+
+
+def _refuses_all(level: Level) -> bool:
+    """Return whether every request was refused."""
+    found = level.measurement
+    if found is None or found.request_count or found.empty_count or not found.failures:
+        return False
+    return all(group.kind in _NO_STREAMS for group in found.failures)
+
+
+def _run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None") -> Iterator[Result]:
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)

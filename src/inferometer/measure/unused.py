@@ -71,6 +71,12 @@ _WITH_OTHERS = (
         "remove it; {--duration} limits the time of a level",
     ),
     _Unused(
+        ("no_streaming",),
+        _has("streaming"),
+        "requests whole answers, but --streaming requests streams",
+        "remove one of them",
+    ),
+    _Unused(
         ("request_period",),
         _lacks("periodic_concurrency"),
         "applies only to a concurrency ramp",
@@ -269,7 +275,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
                 "data.prompts",
                 "data.prompt_column",
             ),
-            *(*PROMPTS, "images", "audio_s"),
+            *(*PROMPTS, "images", "audio_s", "no_streaming"),
         ),
         ("openai",),
     ),

@@ -746,6 +746,10 @@ class Options:
         "--streaming",
         "Send requests on bidirectional gRPC streams that stay open. Needed for decoupled models.",
     )
+    no_streaming: bool = only_ours(
+        "--no-streaming",
+        "Request whole answers from a text server. By default, `measure` streams them.",
+    )
     sequences: int = option(
         "--num-of-sequences",
         "Live sequences when loading by rate.",

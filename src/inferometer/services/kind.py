@@ -35,6 +35,11 @@ class Service(Protocol):
         """The name of its API for text, as for --endpoint; empty for servers of other kinds."""
         return ""
 
+    @property
+    def can_stream(self) -> bool:
+        """Whether answers that would otherwise arrive whole can be streamed."""
+        return False
+
     def server(self) -> Document:
         """Return the server's `name`, `version` and `extensions`; "statistics" among these means that it has counters.
 

@@ -64,6 +64,11 @@ class OpenAi(Service):
     def api_name(self) -> str:
         return self.api.name
 
+    @property
+    def can_stream(self) -> bool:
+        """Whether the API streams text; transcriptions do so only with some models."""
+        return self.api.can_stream and not self.api.takes_sound and self._template is None
+
     # --- control calls
 
     def models(self) -> list[str]:
