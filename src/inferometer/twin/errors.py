@@ -183,6 +183,11 @@ def band(guess: Guess, place: Spot, anchors: Sequence[Anchor], error: ErrorModel
     return Band(middle, middle * math.exp(-reach), middle * math.exp(above))
 
 
+def limited_to(due_per_s: float, found: Band) -> Band:
+    """Return the throughput at a rate that seems to be too high: it cannot exceed the rate."""
+    return Band(min(found.value, due_per_s), min(found.low, due_per_s), min(found.high, due_per_s))
+
+
 def nearest(place: Spot, anchors: Sequence[Anchor]) -> float:
     """Return the distance to the nearest measured load of the same model; the maximum if there is none."""
     return min((distance(place, anchor_spot(row)) for row in anchors), default=3.0)

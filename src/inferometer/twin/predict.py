@@ -8,7 +8,7 @@ from statistics import NormalDist
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest as nearest_name
 from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
-from inferometer.twin.errors import Guess, band, nearest, spot
+from inferometer.twin.errors import Guess, band, limited_to, nearest, spot
 from inferometer.twin.sharing import is_short, sharing
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.text import forecast_text
@@ -63,7 +63,8 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
     shared = sharing(plans, simulated, measured)
     slower = _slower(twin, plans, simulated, measured)
     found = []
-    for part, row, own, beside, by_service in zip(load.parts, simulated, flying, shared, slower, strict=True):
+    for plan, row, own, beside, by_service in zip(plans, simulated, flying, shared, slower, strict=True):
+        part, due_per_s = plan.load, plan.load.value * plan.pipeline.items
         place = spot(load, part.model, own, sum(flying) - own)
         mine = [anchor for anchor in twin.anchors if anchor.model == part.model]
         noise = _usual_noise(mine)
@@ -83,6 +84,8 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
             for name, value in beside.figures.items()
             if name == THROUGHPUT or not row.is_overloaded
         }
+        if row.is_overloaded and THROUGHPUT in bands:
+            bands[THROUGHPUT] = limited_to(due_per_s, bands[THROUGHPUT])
         found.append(
             LoadForecast(
                 load=load,
@@ -92,6 +95,7 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
                 bands=bands,
                 in_flight=own,
                 is_overloaded=row.is_overloaded,
+                may_keep_up=row.is_overloaded and THROUGHPUT in bands and bands[THROUGHPUT].high >= due_per_s,
             )
         )
     return tuple(found)

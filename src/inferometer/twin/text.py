@@ -28,7 +28,7 @@ from inferometer.diagnose.text_load import (
 )
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
-from inferometer.twin.errors import Guess, LeastErrors, band, nearest, spot
+from inferometer.twin.errors import Guess, LeastErrors, band, limited_to, nearest, spot
 from inferometer.twin.simulate import MeasuredAs
 from inferometer.twin.twin import (
     CONFIDENCE,
@@ -275,6 +275,8 @@ def forecast_text(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None
         and (name in (THROUGHPUT, TOKENS) or not plain.is_overloaded)
         and (text.has_streams or not name.startswith(_STREAMED))
     }
+    if plain.is_overloaded and THROUGHPUT in bands:
+        bands[THROUGHPUT] = limited_to(part.value, bands[THROUGHPUT])
     return LoadForecast(
         load=load,
         model=part.model,
@@ -283,6 +285,7 @@ def forecast_text(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None
         bands=bands,
         in_flight=in_flight,
         is_overloaded=plain.is_overloaded,
+        may_keep_up=plain.is_overloaded and THROUGHPUT in bands and bands[THROUGHPUT].high >= part.value,
     )
 
 

@@ -107,6 +107,7 @@ class LoadForecast:
     bands: Mapping[str, Band]  # by figure; without latencies if the load exceeds the capacity
     in_flight: float
     is_overloaded: bool = False
+    may_keep_up: bool = False  # although it is overloaded: the interval of the throughput reaches the rate
     measured: Mapping[str, float] | None = None
 
     @property

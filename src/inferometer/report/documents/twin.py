@@ -100,6 +100,10 @@ def _prediction_words(row: LoadForecast) -> str:
     words = [f"{quantity(row.bands[THROUGHPUT].value)} {unit}"] if THROUGHPUT in row.bands else []
     if TOKENS in row.bands:
         words.append(f"{quantity(row.bands[TOKENS].value)} tokens/s")
+    if row.may_keep_up:
+        band = row.bands[THROUGHPUT]
+        words[0] += f" ({quantity(band.low)} to {quantity(band.high)})"
+        return ", ".join((*words, "so it is not certain whether the server keeps up with the rate"))
     if row.is_overloaded:
         return ", ".join((*words, "below the requested rate, so latency keeps growing"))
     for name in (FIRST_TAIL, TAIL):
