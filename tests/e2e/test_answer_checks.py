@@ -168,7 +168,7 @@ def test_answers_are_compared_with_those_of_a_reference_run(
         (("--check", "regex:a", "--check-sample", "0%"), "needs a share above 0"),
     ],
 )
-def test_checks_that_cannot_work_are_refused_before_the_load(
+def test_impossible_checks_are_rejected_before_the_load(
     words: tuple[str, ...], said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -76,7 +76,7 @@ def test_the_server_sees_the_ids_of_the_spans(
     assert opened
 
 
-def test_a_share_is_sampled_and_the_rest_carries_nothing(run: Callable) -> None:
+def test_a_share_is_sampled_and_other_requests_carry_no_trace_headers(run: Callable) -> None:
     def infer(number: int, _: Any) -> Any:
         return answer_json({"error": "planted"}, 503) if number % 100 == 7 else None
 
@@ -158,7 +158,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("words", "said"), REFUSED, ids=[row[1] for row in REFUSED])
-def test_what_cannot_work_is_refused_before_any_load(
+def test_impossible_options_are_rejected_before_any_load(
     words: tuple[str, ...], said: str, run: Callable
 ) -> None:
     with FakeTriton() as fake:

@@ -87,7 +87,7 @@ def test_tritons_generate_is_measured_at_a_server_that_looks_like_triton(measure
     assert {call.path for call in fake.calls} == {TRITON.path}
 
 
-def test_failures_have_the_apis_own_message(measured: Callable) -> None:
+def test_failures_carry_the_message_of_the_api(measured: Callable) -> None:
     acts = [
         played(ANTHROPIC, events=(*ANTHROPIC.stream[:6], ANTHROPIC.error)),
         played(ANTHROPIC, events=ANTHROPIC.stream[:-1]),

@@ -108,7 +108,7 @@ def test_a_call_carries_the_conversation_and_the_answers_before_it():
     ]
 
 
-def test_tasks_by_rate_begin_when_they_are_due_and_count_from_then():
+def test_tasks_at_a_rate_begin_when_due_and_their_duration_counts_from_then():
     tasks = plan(FAN)
     clock, load = simulated(tasks)
     start_ns, records = run(load, clock, Open(Constant(100), cap=2), 0.3)

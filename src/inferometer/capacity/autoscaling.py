@@ -149,7 +149,7 @@ def autoscale(
 
 
 def _wanted(ready: int, figure: float, scaler: Scaler) -> int:
-    """Return the wanted number of replicas without the spare ones, which share the load all the same."""
+    """Return the desired number of replicas without the spare ones, although these share the load too."""
     working = max(1, ready - scaler.spare)
     ratio = figure * ready / working / scaler.rule.target
     if abs(ratio - 1) <= TOLERANCE:

@@ -157,7 +157,7 @@ def _without_number(
 
 
 def _needed(option: SavedOption, request: CapacityRequest, place: int, planned: int) -> NeededRange:
-    """Return between which numbers of replicas the intervals of the measured figures leave the answer open."""
+    """Return the range of replicas that the intervals of the measured figures allow."""
     low, high = (_fewest_at(end, option, request, place, planned) for end in ("best", "worst"))
     return NeededRange(
         low=planned if low is None else min(low, planned),
@@ -351,9 +351,9 @@ def _basis(replica: AnyReplica, rate: float, inside: int) -> tuple[Basis, str]:
         low, high = replica.loads[0].load, replica.most_inside
         seen = f"up to {inside} requests in a replica"
         if inside > high:
-            return "extrapolated", f"{seen}, but only {high} were measured"
+            return "extrapolated", f"{seen}, but the highest measured concurrency is {high}"
         if low > 1:
-            return "extrapolated", f"{seen}, but fewer than {plain_number(low)} were not measured"
+            return "extrapolated", f"{seen}, but concurrencies below {plain_number(low)} were not measured"
         return "interpolated", f"{seen}, between concurrency 1 and {high}"
     rates = sorted(row.load for row in replica.loads)
     near = next((row for row in rates if is_near(rate, row)), None)

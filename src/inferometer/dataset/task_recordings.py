@@ -36,7 +36,7 @@ _REMEDY = (
 
 
 class RecordedCall(NamedTuple):
-    """A recorded call. A text may be known only by its number of tokens."""
+    """A recorded call. Some texts are known only by their number of tokens."""
 
     prompt: str | int  # what it adds to its context
     answer: str | int | None = None
@@ -68,7 +68,8 @@ class Recording:
 
 @frozen
 class RecordingRules:
-    """How to read a recording. `lengths` is auto, cumulative or delta: what the input lengths of sessions count."""
+    """How to read a recording. `lengths` says whether the input lengths of a session include its
+    earlier turns: auto, cumulative or delta."""
 
     tokenizer: Tokenizer
     answers: str = "live"
@@ -230,7 +231,7 @@ def _conversation(place: str, row: Mapping[str, Any]) -> Iterator[RecordedTask]:
 
 
 def _said(place: str, message: Any) -> tuple[str, str]:
-    """Return role and text of a message, in ShareGPT's form or that of chats."""
+    """Return the role and the text of a message, in the format of ShareGPT or of chats."""
     if isinstance(message, Mapping):
         text = message.get("value", message.get("content"))
         role = str(message.get("from", message.get("role"))).lower()
@@ -263,7 +264,7 @@ def _sessions(path: str, rows: Sequence[Mapping[str, Any]], rules: RecordingRule
 
 
 def _grow(sessions: Iterable[Sequence[tuple[int, int, float, Any]]]) -> bool:
-    """Return whether every turn is as long as the one before it with its answer."""
+    """Return whether every turn is at least as long as the one before it together with its answer."""
     pairs = [pair for turns in sessions for pair in pairwise(turns)]
     return bool(pairs) and all(later[0] >= earlier[0] + earlier[1] for earlier, later in pairs)
 
@@ -344,7 +345,7 @@ def _continues(before: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
 
 
 def _think_ns(place: str, before: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> int:
-    """Return the time between the answer before a request and the request."""
+    """Return the time between a request and the answer before it."""
     if before is None:
         return 0
     if "think_time" in entry:

@@ -145,7 +145,7 @@ class _Attempts:
         return replace(self.diagnosis, trials=self.trials, notes=notes, is_stopped=True)
 
     def _possible(self, suggestions: Sequence[Suggestion]) -> Iterator[tuple[Suggestion, tuple[str, ...]]]:
-        """Yield suggestions that an option of the preset can bring about, with the command that does."""
+        """Yield the suggestions for which the preset has an option, each with the changed command."""
         for row in suggestions:
             words = None if self.launch.preset is None else changed_words(self.words, self.launch.preset, row)
             is_new = not any(trial.rules_out(row.change) for trial in self.trials)
@@ -208,7 +208,7 @@ def _why_not(launch: Launch, diagnosis: Diagnosis) -> str:
 
 
 def changed_words(words: Sequence[str], preset: Preset, suggestion: Suggestion) -> tuple[str, ...] | None:
-    """Return the command with the option that brings the suggested change about; None if none is known."""
+    """Return the command with the option for the suggested change; None if no option is known."""
     change = suggestion.change
     if change.kind == SLOTS and preset.at_once:
         return with_option(words, preset.knobs[preset.at_once], change.after)

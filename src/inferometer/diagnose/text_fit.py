@@ -75,7 +75,7 @@ class TokenSlope:
     error: float
 
     def miss(self, engine: TextEngine) -> float:
-        """Return by how many standard errors an engine misses it."""
+        """Return the deviation of an engine from it in standard errors."""
         of_step = engine.context_s
         found = of_step + engine.prompt_s * (1 - engine.cached) if self.figure == TTFT else of_step
         return (found - self.value) / self.error
@@ -92,7 +92,7 @@ class TextObservation:
     noise: Mapping[str, float]  # standard deviations of logarithms
     requests_per_s: float
     tokens_per_s: float
-    slots: int | None = None  # as far as the engine's metrics tell, like the next
+    slots: int | None = None  # slots and KV cache as reported by the engine's metrics
     kv_tokens: int | None = None
     cached: float = 0.0  # share of the prompt tokens
     knows_prompts: bool = True
@@ -160,7 +160,7 @@ def maybe_text_observation(level: Level, *, is_random: bool) -> TextObservation 
 
 
 def _slopes(lanes: Sequence[Lane]) -> Iterator[TokenSlope]:
-    """Yield how times grow with tokens, from single requests that met no other."""
+    """Yield how times grow with tokens, from requests that were alone on the server."""
     rows = [lane for lane in lanes if lane.output_tokens > 1 and lane.prompt_tokens > 0 and lane.first_ns > 0]
     prompts = np.array([lane.prompt_tokens for lane in rows], dtype=np.float64)
     outputs = np.array([lane.output_tokens for lane in rows], dtype=np.float64)
@@ -238,7 +238,7 @@ def fit_text(rows: Sequence[TextObservation]) -> FittedText:
 
 
 def usual_pairs(rows: Sequence[TextObservation]) -> tuple[Pair, ...]:
-    """Return the lengths of the last load, together with those of all loads that are like it."""
+    """Return the lengths of the last load and of all loads with similar lengths."""
     last = mean_lengths(rows[-1].load.pairs)
     found: list[Pair] = []
     for row in rows:

@@ -168,7 +168,7 @@ def _deviation(values: Sequence[float]) -> float:
 MOST_OF_BLOCK = 800  # requests of a block: a longer measurement is represented by a part of it
 _BEHIND = 0.95  # share of due requests that end below which a queue grows
 _GROWING = 1.5  # ratio of the last to the first latencies that shows a growing queue
-_FEWEST_GROWING = 30  # requests from which a growing queue is told from chance
+_FEWEST_GROWING = 30  # requests needed to distinguish a growing queue from chance
 _MOST_DUE = 300_000
 
 

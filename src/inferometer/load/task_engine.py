@@ -179,7 +179,7 @@ class TaskEngine:
         self._places = [False] * len(self._places)
 
     def _drop_places(self, first: int) -> None:
-        """Drop the pauses of places from here on, which start no more tasks."""
+        """Cancel the pauses of places from this one on, which start no more tasks."""
         waiting = {place for _, place in self._times.pauses if place >= first}
         self._times.drop_pauses(lambda place: place >= first)
         for place in waiting:
@@ -191,7 +191,7 @@ class TaskEngine:
 
     @property
     def is_applied(self) -> bool:
-        """Whether as many tasks are in progress as the plan asks for, or all that it has."""
+        """Whether the plan is in effect: as many tasks as it asks for are in progress, or all have started."""
         if self.link.opening or self._times.is_starting:
             return False
         is_over = self._times.open is not None or self._times.remaining == 0
@@ -374,7 +374,7 @@ class TaskEngine:
             self._begin_next(place)
 
     def _leave(self, place: int) -> None:
-        """Note that no task follows the one that was at this place."""
+        """Record that no further task starts at this place."""
         self.active -= 1
         if place != NO_PLACE:
             self._places[place] = False

@@ -61,11 +61,11 @@ class TaskRun:
         return [self._due(node, due_ns) for node in self._routes.roots]
 
     def start(self) -> None:
-        """Note that a call is being made."""
+        """Record the start of a call."""
         self.in_flight += 1
 
     def end(self, node: int, end_ns: int, *, is_good: bool) -> list[Due]:
-        """Note the end of a call, and return those that become due by it."""
+        """Record the end of a call, and return the calls that it makes due."""
         self.in_flight -= 1
         if not is_good:
             return self._failed(node, end_ns)

@@ -134,7 +134,7 @@ def _called(action: str, options: Options, endpoint: Endpoint) -> ActionTaken:
 
 
 def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool]) -> ActionTaken | None:
-    """Run the command to its end; None if it was interrupted."""
+    """Run the command until it exits; None if it was interrupted."""
     begun_ns = monotonic_ns()
     tail = bytearray()
     child = subprocess.Popen(

@@ -87,7 +87,7 @@ def _with_model(options: Options, model: str) -> Options:
 
 
 def _once(found: Iterable[tuple[ListeningPort, FoundServer]]) -> Iterable[FoundServer]:
-    """Drop the second protocol of a process that serves the same models over HTTP as well."""
+    """Drop the gRPC port of a process that also serves the same models over HTTP."""
     rows = sorted(found, key=lambda row: row[1].options.protocol != "http")
     seen: set[tuple[int, str, tuple[str, ...]]] = set()
     for port, server in rows:

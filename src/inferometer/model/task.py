@@ -57,7 +57,7 @@ class TaskPause:
 
 
 def _uniform(seed: int, task: int, node: int) -> float:
-    """Return a number above 0 and below 1 (SplitMix64 of the three)."""
+    """Return a pseudo-random number above 0 and below 1, a hash of the three (SplitMix64)."""
     state = (seed * 0x9E3779B97F4A7C15 + task * 0xBF58476D1CE4E5B9 + node + 1) & _BITS
     for _ in range(2):
         state = (state + 0x9E3779B97F4A7C15) & _BITS
@@ -72,7 +72,8 @@ NO_PAUSE = TaskPause()
 
 @frozen
 class Retry:
-    """How often a failed call is made again, and after how long; each wait is `factor` times the one before."""
+    """How a failed call is retried: calls in total, and the wait before the first retry; each later wait is
+    `factor` times as long."""
 
     attempts: int = 1  # calls in total
     wait_ns: int = 0
@@ -112,7 +113,7 @@ class TaskStep:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Steps that it waits for, in any of the ways to say so."""
+        """Steps that it waits for, however they are declared."""
         said = (*self.after, self.each, self.context, *self.references)
         return tuple(dict.fromkeys(name for name in said if name and name not in RESERVED))
 
@@ -356,7 +357,7 @@ def limited(graph: TaskGraph, most_turns: int | None) -> TaskGraph:
 
 
 def _moved(node: TaskNode, places: Mapping[int, int]) -> TaskNode:
-    """Return the node with other numbers for the nodes that it refers to, all of which have earlier turns."""
+    """Return the node with new numbers for the nodes that it refers to, which all have earlier turns."""
     messages = tuple(
         TaskMessage(
             message.role,

@@ -36,7 +36,7 @@ Event = dict[str, Any]
 
 @frozen
 class LevelLanes:
-    """Requests of a level; every `stride`-th of `total`, by the order of their ends."""
+    """Requests of a level: every `stride`-th of `total`, in the order of their ends."""
 
     title: str
     records: Records = EMPTY

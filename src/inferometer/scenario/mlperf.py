@@ -70,7 +70,7 @@ class MlperfSetup:
 
     @property
     def journal(self) -> None:
-        """None: requests of scenarios are not exported."""
+        """Return None: scenarios do not export their requests."""
         return None
 
     @property

@@ -65,7 +65,7 @@ class ScenarioSetup:
 
     @property
     def journal(self) -> None:
-        """None: requests of scenarios are not exported."""
+        """Return None: scenarios do not export their requests."""
         return None
 
     @property

@@ -13,7 +13,7 @@ SEVERAL = "several"  # type of an error with several mistakes
 
 
 class Strict(BaseModel):
-    """A part of a scenario without unknown keys."""
+    """A part of a scenario; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

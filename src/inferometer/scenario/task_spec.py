@@ -79,7 +79,7 @@ def _time(value: Any) -> float:
 
 
 def _written(pause: TaskPause) -> Any:
-    """Return a pause as a file has it."""
+    """Return a pause as it is written in a file."""
     first, second = pause.first / NS_PER_S, pause.second
     if pause.kind == "recorded":
         return [each / NS_PER_S for each in pause.recorded]
@@ -93,7 +93,7 @@ def _written(pause: TaskPause) -> Any:
 
 
 def _roughly(value: Any) -> Iterator[TaskStep]:
-    """Yield the steps of a task, some of whose values are wrong, with what names other steps."""
+    """Yield the steps of a task, even with invalid values, with their references to other steps."""
     steps = value.get("steps") if isinstance(value, Mapping) else None
     for name, step in (steps if isinstance(steps, Mapping) else {}).items():
         found: Mapping[str, Any] = step if isinstance(step, Mapping) else {}

@@ -59,7 +59,8 @@ def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = Fals
     setup = prepare(options, command="measure", habits=OWN_HABITS._replace(made_data=made_data))
     if not isinstance(setup.service, Tasked) or setup.traffic.wiring.reader is None:
         raise UsageError(
-            f"{row.place}.task: tasks are sent to servers of text, but this one is {KINDS[options.service_kind].title}",
+            f"{row.place}.task: tasks require a server that generates text, but this one is "
+            f"{KINDS[options.service_kind].title}",
             remedy="give a server with a chat endpoint, with `kind: openai`",
         )
     kinds, graphs, findings = _graphs(row, spec, options, folder)

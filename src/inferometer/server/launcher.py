@@ -177,7 +177,7 @@ class LaunchedServer:
 
 
 def _quoted(log: Path) -> str:
-    """Return the lines of a log that explain a failed start: one about memory, if any, and the last ones."""
+    """Return the lines of a log that explain a failed start: one about memory, if there is one, and the last ones."""
     lines = last_lines(log, _SEARCHED_LINES)
     shown = list(lines[-_LINES:])
     scarce = [line for line in lines if any(words in line.lower() for words in MEMORY_WORDS)]

@@ -190,7 +190,7 @@ def with_option(words: Sequence[str], knob: PresetKnob, value: object) -> tuple[
 
 
 def _maybe_place(words: Sequence[str], knob: PresetKnob) -> int | None:
-    """Return the position of the last word that names the option, which is the one that counts."""
+    """Return the position of the last word that names the option, as the last one counts."""
     names = {knob.option.replace("_", "-"), knob.short} - {""}
     places = [n for n, word in enumerate(words) if word.partition("=")[0].replace("_", "-") in names]
     return places[-1] if places else None

@@ -79,7 +79,7 @@ def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
 
 
 def _environment_of(request: ServeRequest, preset: Preset | None) -> tuple[tuple[str, str], ...]:
-    """Return the variables of the preset, unless the user sets them, and those of the user."""
+    """Return the user's variables, and those of the preset that the user does not set."""
     usual = {} if preset is None else dict(preset.environment)
     return tuple({**usual, **dict(map(_variable_of, request.environment))}.items())
 

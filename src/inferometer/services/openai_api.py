@@ -48,7 +48,7 @@ _new = tuple.__new__  # makes a named tuple in half the time of a call of its cl
 
 
 def _event(document: Document, name: bytes) -> EventMeaning:
-    """Read an event; this is the most frequent call for servers whose events are not alike."""
+    """Read an event. Servers whose events differ make this the most frequent call."""
     kind = document.get("type")
     if document.get("error") or name == b"error" or kind == "error":
         return EventMeaning(error=maybe_error(document) or _words(document))
@@ -86,7 +86,7 @@ def _failed_end(choice: Document) -> str:
 
 
 def _typed(kind: str, document: Document) -> EventMeaning:
-    """Read an event whose type says what it is; content is in those of type `(what).delta`."""
+    """Read an event by its type; types that end in `.delta` carry content."""
     if kind.endswith(".delta"):
         text = document.get("delta")
         if not text:
@@ -108,7 +108,7 @@ def _typed(kind: str, document: Document) -> EventMeaning:
 
 
 def _words(document: Document) -> str:
-    """Return the text of an event that is an error as a whole."""
+    """Return the message of an event that reports an error."""
     message = document.get("message")
     return encodable(message if isinstance(message, str) and message else str(document))
 

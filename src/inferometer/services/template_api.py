@@ -45,7 +45,7 @@ _MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class ReplyPath:
-    """Place of one part of a reply; with a `value`, the part is present only if it is equal."""
+    """Path of one part of a reply; with a `value`, only an equal part counts as present."""
 
     keys: tuple[str, ...]
     value: str | None = None
@@ -187,7 +187,7 @@ def _as_text(value: Any) -> str:
 def template_api(
     word: str, paths: Sequence[str], path: str, *, is_streaming: bool = False
 ) -> tuple[Api, Fields]:
-    """Return the API of a template, whose fields are still those of the template, and the template."""
+    """Return the API that a template describes, and the template."""
     template = read_template(word)
     named = set(_PLACE.findall(json.dumps(template)))
     api = Api(

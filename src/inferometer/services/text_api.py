@@ -106,7 +106,7 @@ class Api:
     names_model: bool = True  # bodies name the model
     headers: tuple[tuple[str, str], ...] = ()
     key_header: str = ""  # for the API key; empty: a bearer token
-    models_path: str = ""  # of the list of models; empty: v1/models
+    models_path: str = ""  # path of the list of models; empty for v1/models
     host_kind: str = ""  # service kind that such a server looks like
     takes_sound: bool = False  # the request is an upload of a sound
 

@@ -352,7 +352,7 @@ class ChoiceOrder(NamedTuple):
     order: Sequence[int]  # former indexes of the times
 
     def place(self, index: int) -> int:
-        """Return the new index of a time; 0, and indexes of no time, stay the same."""
+        """Return the new index of a time; 0 and indexes without a time are unchanged."""
         return self.order.index(index) if 0 < index < len(self.order) else index
 
 

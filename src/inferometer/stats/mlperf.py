@@ -58,7 +58,7 @@ _FACTORS = (
     5.0,
     10.0,
     30.0,
-)  # alternatives: the boundary share times or divided by these
+)  # alternatives: the boundary share multiplied and divided by these
 
 Latencies = NDArray[np.int64]
 Answer = Literal["met", "violated", "undecided"]
@@ -86,7 +86,7 @@ class MlperfSettings:
 
 @frozen
 class MlperfLog:
-    """Outcome of a run: the times of each query in the order of their ends, and the span that its duration rule means.
+    """Outcome of a run: the times of each query in the order of their ends, and the span that its duration rule covers.
 
     A failed query has taken longer than any target.
     """
@@ -188,7 +188,7 @@ def percentile_ns(latencies: Latencies, share: float) -> int | None:
 
 
 def is_early_stop(over: int, queries: int, share: float) -> bool:
-    """Return whether so few queries over the target show, with 99 % confidence, that the percentile is within it."""
+    """Return whether so few queries above the target show with 99 % confidence that the percentile meets it."""
     return _log_at_most(over, queries, share) < math.log(1 - CONFIDENCE)
 
 

@@ -97,7 +97,7 @@ def _rank(count: int) -> int:
 
 
 def network_share(figures: NetworkFigures, p50: Estimate | None) -> Estimate | None:
-    """Return the share of one round trip in the median latency, with the interval that both intervals allow.
+    """Return the share of one round trip in the median latency, with an interval that combines both.
 
     None on this machine, where there is no network, and if a round trip took longer than a request, so that the two
     were not measured on the same path or at the same time.

@@ -117,7 +117,7 @@ def maybe_remark(found: CheckFigures | None) -> Remark | None:
 
 
 def with_onset(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Return the levels; the one at which wrong answers begin says so first."""
+    """Return the levels; the first remark of the one at which wrong answers begin says so."""
     onset = maybe_onset(levels)
     if onset is None:
         return tuple(levels)
@@ -129,7 +129,7 @@ def with_onset(levels: Sequence[Level]) -> tuple[Level, ...]:
 
 
 def wrong_answers(levels: Sequence[Level]) -> Iterator[str]:
-    """Yield what shows that a run answered wrongly: the level at which it begins, and violated SLOs."""
+    """Yield the evidence of wrong answers: the level at which they begin, and violated SLOs."""
     onset = maybe_onset(levels)
     if onset is not None:
         yield onset_words(onset)

@@ -78,7 +78,7 @@ def _number_place(value: float, listed: Sequence[float]) -> float:
 def ruled_out(
     rows: Sequence[Mapping[str, Any]], failed: Mapping[int, bool], working: Collection[int]
 ) -> dict[int, int]:
-    """Return the untried configurations that are expected to fail, each with the failed one that shows it.
+    """Return the untried configurations that are expected to fail, each with the failed configuration that implies it.
 
     `failed` has the configurations that failed, and whether for lack of memory; `working` those that did not. Which
     direction needs more of something is not known in advance: it is that from a working configuration to a failed one.

@@ -128,7 +128,7 @@ def _partly_own(rows: Sequence[tuple[str, float]], model: str) -> float:
 
 
 def _growth(name: str, row: Anchor, rows: Sequence[Anchor], plain: ErrorModel) -> tuple[str, float] | None:
-    """Return the squared error of predicting a load from the others beyond the expected error, per squared distance."""
+    """Return by how much predicting a load from the others exceeds the expected squared error, per squared distance."""
     others = [other for other in rows if other is not row and other.model == row.model]
     if not others:
         return None

@@ -301,7 +301,7 @@ def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
 
 
 def _variation(pipeline: Pipeline, latency: Distribution) -> float:
-    """Return the variation of each step that makes all steps together vary as the latency does."""
+    """Return the variation of each step for which all steps together vary as much as the latency."""
     times = [station.calls * station.service_s(pipeline.items) for station in pipeline.stations]
     squares = math.sqrt(sum(time**2 for time in times))
     if not squares or not latency.mean_ns or latency.std_ns is None:
@@ -384,7 +384,7 @@ def _anchor(row: _Row, model: TwinModel, last: _Row) -> Anchor:
 
 
 def _left_out(twin: Twin, row: Anchor) -> LoadForecast:
-    """Forecast a measured load from the other ones."""
+    """Forecast a measured load from the other measured loads."""
     others = tuple(other for other in twin.anchors if other is not row)
     place = anchor_spot(row)
     mine = [other for other in others if other.model == row.model]

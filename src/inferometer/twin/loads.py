@@ -90,7 +90,7 @@ def maybe_lengths(twin: Twin, name: str, asked: AskedLoads) -> TextLengths | Non
 
 
 def _has(twin: Twin, names: Sequence[str], step: str) -> bool:
-    """Return whether one of these models uses the step; a step that no model uses is reported later."""
+    """Return whether one of these models has the step; a step that no model has is reported later."""
     homes = [row.name for row in twin.models for station in row.pipeline().walk() if station.name == step]
     homes += [row.name for row in twin.models if row.text is not None and row.name == step]
     return not homes or any(name in homes for name in names)

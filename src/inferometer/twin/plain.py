@@ -54,7 +54,7 @@ def _candidates(empty: TwinModel, seen: Sequence[Observation]) -> Iterator[TwinM
 
 
 def _counts(at_once: float, rows: Sequence[Observation]) -> list[int]:
-    """Return numbers in service at once that are worth a try; with unsaturated throughput, only as many as measured."""
+    """Return the numbers of requests in service to try: at most the measured one if throughput has not saturated."""
     highest = max(1, math.ceil(at_once - 0.02))
     if is_growing(rows):
         return [max(highest, rows[-1].concurrency)]

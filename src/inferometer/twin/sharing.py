@@ -21,7 +21,7 @@ from inferometer.diagnose.pipeline import Pipeline, Station
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.twin import THROUGHPUT
 
-_OFTEN = 0.1  # share of the cores used by other models from which collisions are common
+_OFTEN = 0.1  # collisions are common if other models use at least this share of the cores
 _SHORT_S = 0.001  # core time per request
 
 

@@ -66,7 +66,7 @@ _FEW = 100  # requests from which a p99 is not close to the maximum
 _NORMAL = 1.96
 _SURE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # half-width of an interval in standard deviations
 _UNSURE = 0.02  # throughput without an interval
-_ALIKE = 0.03  # relative difference between mean lengths that does not count
+_ALIKE = 0.03  # relative difference between mean lengths that is ignored
 _STREAMED = (TTFT, TPOT)
 
 
@@ -296,7 +296,7 @@ def _guess(
     spread: Mapping[str, float],
     simulated: SimulatedText,
 ) -> Guess:
-    """Return a simulated figure; chance and the spread of the parameters are known deviations, not estimated ones."""
+    """Return a simulated figure; the deviations due to chance and to the parameters are known, not estimated."""
     deviation = math.hypot(chance.get(name, 0.0), spread.get(name, 0.0))
     if name == THROUGHPUT:
         return Guess(name, value, deviation, simulated.is_overloaded)

@@ -198,7 +198,7 @@ class TwinModel:
 
 @dataclass(frozen=True, slots=True)
 class Twin(Answer):
-    """A twin; `forecasts` are of the measured loads after a fit, and otherwise of the requested loads."""
+    """A twin; `forecasts` cover the measured loads after a fit, and the requested loads otherwise."""
 
     kind: ClassVar[str] = "twin"
     schema: ClassVar[int] = 1

@@ -28,7 +28,7 @@ def ask(network, client, message):
     return found[0][1]
 
 
-def test_a_client_does_its_share_and_says_what_came_of_it():
+def test_a_client_sends_its_share_and_reports_the_outcome():
     with ScriptedServer(lambda request: answer(b"good")) as server:
         job = ClientJob(traffic(server, 4), workers=2)
         with start_clients(job, (None, None)) as network:

@@ -144,7 +144,7 @@ with open_deployment(launch) as deployment:
 
 
 @pytest.mark.parametrize("name", ["no-such-tritonserver", "/nowhere/tritonserver"])
-def test_a_server_that_does_not_exist_is_named(name, repository):
+def test_a_missing_server_program_is_named(name, repository):
     with pytest.raises(UsageError, match=name):
         open_deployment(LaunchSettings(repositories=(repository,), executable=name))
 

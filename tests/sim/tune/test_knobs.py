@@ -12,7 +12,7 @@ def test_a_tenth_of_the_time_of_a_grid_finds_95_percent_of_its_best():
     assert sum(share >= 0.95 for share in found) >= 9, found
 
 
-def test_the_search_goes_on_after_failed_starts_and_leaves_out_what_is_beyond_them():
+def test_the_search_continues_after_failed_starts_and_skips_configurations_beyond_them():
     share, trials, events = reached(0, start_s=0.3, share=0.2)
     failed = [trial for trial in trials.trials if not trial.is_measured]
     assert failed

@@ -67,7 +67,7 @@ def test_what_is_in_a_folder_is_judged_without_a_server(tmp_path: Path) -> None:
     assert all(is_kept for is_kept, _ in verdicts(rows))
 
 
-def test_the_verdict_counts_what_is_off_and_what_is_outside() -> None:
+def test_the_verdict_counts_large_errors_and_figures_outside_their_intervals() -> None:
     good, *_ = sample_twin().forecasts
     measured = dict(good.measured or {})
     slow = replace(good, measured=measured | {"p99": 2 * measured["p99"]})
@@ -83,7 +83,7 @@ def test_the_verdict_counts_what_is_off_and_what_is_outside() -> None:
     assert [row["p99"]["is_inside"] for row in as_json([good, slow, none])] == [True, False, None]
 
 
-def test_cores_are_read_and_those_that_are_not_there_refused() -> None:
+def test_cores_are_parsed_and_missing_ones_rejected() -> None:
     core = min(os.sched_getaffinity(0))
     assert cores_of(f"{core}-{core},{core}") == {core}
     for text in ("x", "", "4000-4001", "3-1"):

@@ -31,7 +31,7 @@ def test_a_rate_is_one_stretch(given, rate):
     assert astuple(stretch) == pytest.approx((0.0, RATE_S, rate))
 
 
-def test_rows_of_a_curve_last_until_the_next(file):
+def test_each_row_of_a_curve_lasts_until_the_next(file):
     found = read_traffic(file("day.csv", CURVE))
     hour = 3600.0
     assert found.stretches == (
@@ -50,7 +50,7 @@ def test_rows_of_a_curve_last_until_the_next(file):
         (("2026-11-17 00:00", "2026-11-17 14:00", "2026-11-18 04:00"), 42),
     ],
 )
-def test_a_curve_of_one_day_lasts_no_longer_than_that(file, starts, hours):
+def test_a_daily_curve_lasts_at_most_one_day(file, starts, hours):
     rows = "".join(f"{start},5\n" for start in starts)
     assert read_traffic(file("day.csv", f"time,rate\n{rows}")).span_s == hours * 3600
 
@@ -59,7 +59,7 @@ def test_a_curve_of_one_day_lasts_no_longer_than_that(file, starts, hours):
     ("times", "starts"),
     [(("0", "60"), (0, 60)), (("2026-01-02T08:00:00", "2026-01-02T08:30:00"), (8 * 3600, 8.5 * 3600))],
 )
-def test_times_of_a_curve_may_be_seconds_or_dates(file, times, starts):
+def test_a_curve_accepts_seconds_and_dates(file, times, starts):
     rows = "".join(f"{time},5\n" for time in times)
     found = read_traffic(file("curve.csv", f"Time, Rate\n{rows}"))
     assert tuple(row.start_s for row in found.stretches) == starts

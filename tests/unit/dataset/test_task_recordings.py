@@ -217,6 +217,6 @@ def test_spans_with_texts_are_replayed_with_them():
         ({"conversations": []}, "has no task"),
     ],
 )
-def test_a_file_that_is_no_recording_is_refused(document, words):
+def test_a_file_that_is_not_a_recording_is_rejected(document, words):
     with pytest.raises(UsageError, match=words):
         read(document)

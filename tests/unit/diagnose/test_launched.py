@@ -157,7 +157,7 @@ def test_a_change_that_does_not_help_is_undone(monkeypatch, tmp_path, machine, f
         ("transformers", {}, "no known option of transformers serve"),
     ],
 )
-def test_why_nothing_was_tried_is_said(monkeypatch, tmp_path, preset, more, said):
+def test_the_reason_for_trying_nothing_is_reported(monkeypatch, tmp_path, preset, more, said):
     found = diagnosed(monkeypatch, tmp_path, Machine(), preset=preset, **more)
     assert found.trials == ()
     assert any(said in note for note in found.notes)

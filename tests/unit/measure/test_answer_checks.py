@@ -84,7 +84,7 @@ def test_outputs_of_a_reference_are_found_by_their_inputs(tmp_path: Path) -> Non
         (("sounds:good",), "not a kind of check"),
     ],
 )
-def test_checks_that_cannot_work_are_refused(check: Any, said: str) -> None:
+def test_impossible_checks_are_rejected(check: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         made(check=check)
 

@@ -24,7 +24,7 @@ def texts(request: Request):
     return answer_json({"error": "no such path"}, 404)
 
 
-def test_known_servers_are_found_and_all_other_ports_are_left_alone():
+def test_known_servers_are_found_and_other_ports_are_left_alone():
     extensions = ("model_repository", "statistics", "model_configuration")
     with (
         FakeTriton(control=index, extensions=extensions) as triton,

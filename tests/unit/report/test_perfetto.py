@@ -95,7 +95,7 @@ def test_a_long_level_is_sampled_and_says_so(tmp_path, monkeypatch):
     assert ends == whole.end_ns[::16].tolist()  # every sixteenth of the whole level, however it arrived
 
 
-def test_responses_of_streams_are_marks_within_a_limit(tmp_path, monkeypatch):
+def test_responses_of_a_stream_are_marked_up_to_a_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(perfetto, "MOST_RESPONSES", 5)
     one = made(4)
     stamps = np.array([2, 2, 2, 2], dtype=np.int64)

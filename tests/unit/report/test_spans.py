@@ -173,7 +173,7 @@ def test_replies_that_are_not_protobuf_are_ignored(reply):
     assert exported(FakePost(lambda body: reply), row()) == []
 
 
-def test_a_collector_that_hangs_delays_the_end_by_a_limit_only(monkeypatch):
+def test_a_hanging_collector_delays_the_end_for_a_limited_time(monkeypatch):
     monkeypatch.setattr(module, "LAST_S", 0.02)
     over = threading.Event()
     said: list[str] = []

@@ -195,12 +195,12 @@ def test_each_check_sees_a_server_start(tmp_path, token, check):
 
 
 @pytest.mark.parametrize("word", ["", "udp", "health", "log:", "/a b"])
-def test_a_check_that_is_none_is_rejected(word):
+def test_an_invalid_check_is_rejected(word):
     with pytest.raises(UsageError, match=f"--ready '{word}' is not a check"):
         parse_ready("--ready", word)
 
 
-def test_a_check_reads_as_it_is_written():
+def test_a_readiness_check_is_written_as_it_is_read():
     assert [str(ReadyCheck()), str(ReadyCheck("/health")), str(ReadyCheck(line="up"))] == [
         "tcp",
         "/health",

@@ -126,7 +126,7 @@ def test_a_function_that_raises_ends_the_run_with_its_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 1.0])
-def test_the_sample_has_its_share_and_meets_every_request_of_a_repeating_dataset(share: float) -> None:
+def test_the_sample_has_the_requested_share_and_covers_a_repeating_dataset(share: float) -> None:
     found = judge(AnswerCheck("regex", "."), share=share)
     drawn = [number for number in range(100_000) if found.wants_next()]
     spread = 4 * (100_000 * share * (1 - share)) ** 0.5

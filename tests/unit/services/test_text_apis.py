@@ -219,13 +219,13 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("name", "path", "document"), ASKED, ids=[row[0] for row in ASKED])
-def test_streams_are_requested_in_the_apis_form(name: str, path: str, document: Any) -> None:
+def test_each_api_requests_streams_in_its_own_form(name: str, path: str, document: Any) -> None:
     found = rendered(tensor("prompt", "Hello"), endpoint=name, streaming=True, output_tokens=3)
     assert (found[0], json.loads(found[2])) == (path, document)
 
 
 @pytest.mark.parametrize(("name", "path", "document"), WHOLE, ids=[row[0] for row in WHOLE])
-def test_complete_replies_are_requested_in_the_apis_form(name: str, path: str, document: Any) -> None:
+def test_each_api_requests_complete_replies_in_its_own_form(name: str, path: str, document: Any) -> None:
     found = rendered(tensor("prompt", "Hello"), endpoint=name)
     assert (found[0], json.loads(found[2])) == (path, document)
 
@@ -240,7 +240,7 @@ def test_names_and_paths_lead_to_the_same_api() -> None:
 
 
 @pytest.mark.parametrize("row", STAND_INS, ids=[row.name for row in STAND_INS])
-def test_documents_of_the_data_are_ranked_by_every_rerank(row: StandIn) -> None:
+def test_every_rerank_api_ranks_the_documents_of_the_data(row: StandIn) -> None:
     api = BY_NAME[row.name]
     if api.rank is None:
         return
@@ -313,7 +313,7 @@ def test_anthropic_gets_its_version_unless_the_user_gives_one() -> None:
     assert "2030-01-01" in found
 
 
-def test_a_limit_that_only_the_api_requires_is_not_the_users() -> None:
+def test_a_limit_required_by_the_api_does_not_count_as_given() -> None:
     service = OpenAi(Connection(Endpoint("h", 1)), Options(endpoint="anthropic"))
     steps = [[tensor("prompt", "a")], [tensor("prompt", "a"), tensor("max_tokens", "9")]]
     assert service.traffic(service.describe("m", "", ()), steps).asked_tokens == (0, 9)

@@ -68,7 +68,7 @@ def space(*, where: tuple[str, ...] = (), default=None):
     )
 
 
-def test_the_first_allowed_values_are_those_to_compare_with():
+def test_the_first_allowed_configuration_is_the_baseline():
     assert space().base == {"knobs": {"slots": 1, "batch": 64}}
     assert space(where=("slots*batch > 300",)).base == {"knobs": {"slots": 2, "batch": 256}}
     assert space(default={"batch": 256}).base == {"knobs": {"slots": 1, "batch": 256}}

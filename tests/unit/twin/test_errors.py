@@ -45,7 +45,7 @@ def test_at_a_measured_load_the_forecast_equals_the_measurement() -> None:
     assert found.low < 120 < found.high
 
 
-def test_between_two_loads_both_count() -> None:
+def test_a_forecast_between_two_loads_uses_both() -> None:
     rows = [anchor(2, 0.2), anchor(8, -0.2)]
     found = band(Guess("p99", 100.0, 0.0), spot(4), rows, ERROR)
     assert found.value == pytest.approx(100, rel=0.01)

@@ -142,7 +142,7 @@ def _number_words(plan: CapacityPlan, chosen: PlannedOption) -> str:
 
 
 def _why_open(chosen: PlannedOption) -> str:
-    """Return what the measured intervals leave open, and the number of the plan."""
+    """Return the range that the measured intervals leave open, and the planned number."""
     assert chosen.fewest is not None
     planned, needed = chosen.fewest.replicas, chosen.needed
     if needed is None:
@@ -164,7 +164,7 @@ def _between(option: PlannedOption) -> str:
 
 
 def _may_suffice(option: PlannedOption) -> bool:
-    """Whether fewer replicas than planned may meet the SLO, as far as the measured figures say."""
+    """Whether the measured figures leave open that fewer replicas than planned meet the SLO."""
     needed, fewest = option.needed, option.fewest
     if needed is None or fewest is None or needed.low is None or needed.doubt:
         return True

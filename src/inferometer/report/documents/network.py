@@ -21,8 +21,9 @@ _COLUMNS = (
     Column("Later requests"),
 )
 _SCOPE = (
-    "A round trip is the least that a request and its reply spend on the path, as measured by TCP handshakes with the "
-    "host that accepts the connections: what lies behind a proxy or load balancer counts as the server's time."
+    "A round trip is the minimum time that a request and its reply spend on the network, as measured by TCP "
+    "handshakes with the host that accepts the connections: what lies behind a proxy or load balancer counts as "
+    "the server's time."
 )
 
 

@@ -164,7 +164,7 @@ def _notes(found: TaskFigures) -> Iterator[str]:
 
 
 def task_lanes_section(result: Result) -> Section | None:
-    """The calls of some tasks below each other, task by task; None if there are no tasks."""
+    """The calls of some tasks as swim lanes, one task below the other; None if there are no tasks."""
     charts = tuple(_chart(level, row, found) for level, row, found in task_rows(result) if found.sample)
     return Section("task-lanes", "Timelines of tasks", "", charts, is_detail=True) if charts else None
 
@@ -210,7 +210,7 @@ def _runs(
 
 
 def _span(task: TaskLane, call: CallLane, phase: int) -> tuple[int, int]:
-    """Start and end of a phase of a call. Before it was sent, it waited for a tool since the call before it ended."""
+    """Start and end of a phase of a call. From the end of the previous call until it was sent, it waited for a tool."""
     ended = [each.end_ns for each in task.calls if each.end_ns <= call.due_ns]
     ready_ns = max(ended, default=task.due_ns)
     if phase == len(PHASES):
