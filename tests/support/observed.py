@@ -195,7 +195,9 @@ class _Workers(SimulatedLoad):
 class _Launched(LaunchedDeployment):
     """Shows the command instead of running it; requests reach the server at its address, if that is fixed."""
 
-    def __init__(self, observer: Observer, command: ServerCommand, read_gpus: Any = None) -> None:
+    def __init__(
+        self, observer: Observer, command: ServerCommand, read_gpus: Any = None, *, grace_s: float
+    ) -> None:
         super().__init__(command)
         self._observer, self._command = observer, command
         observer.hand(command)

@@ -3,13 +3,14 @@
     python planted_server.py TOKEN BEHAVIOUR PORT [SLOTS]
 
 The token appears in the command line of every process that it starts. With SLOTS, as many requests are in service at a
-time, 20 ms each; more than four of them slow each other down. If the behaviour is `cold`, the first requests take ten
-times as long.
+time, 20 ms each; more than four of them slow each other down. `PUT /slots/N` changes that number, if N is at least 1.
+If the behaviour is `cold`, the first requests take ten times as long.
 """
 
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,15 +57,22 @@ def plant(token: str, behaviour: str) -> None:
 
 async def serve(port: int, slots: int, cold: int = 0) -> None:
     busy = asyncio.Semaphore(slots)
-    service_s = SERVICE_S * max(1.0, (slots / MOST_USEFUL) ** 2)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal cold
+        nonlocal busy, cold, slots
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
-                await reader.readuntil(b"\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
+                if (asked := re.match(rb"PUT /slots/(\d+)", head)) is not None:
+                    print(head.split()[1].decode(), flush=True)
+                    status = b"200 OK" if int(asked[1]) else b"400 no slots"
+                    slots = int(asked[1]) or slots
+                    busy = asyncio.Semaphore(slots)
+                    writer.write(b"HTTP/1.1 %s\r\nContent-Length: 2\r\n\r\n{}" % status)
+                    continue
                 async with busy:
                     cold -= 1
+                    service_s = SERVICE_S * max(1.0, (slots / MOST_USEFUL) ** 2)
                     await asyncio.sleep(service_s * (COLD if cold >= 0 else 1))
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         writer.close()

@@ -22,6 +22,7 @@ from inferometer.report.delivery import check_outputs, deliver
 if TYPE_CHECKING:
     from inferometer.store.keeper import Keeper
     from inferometer.tune.settings import TuneSettings
+    from inferometer.tune.study import Study
     from inferometer.tune.variant import ModelVariant
 
 NOT_FOUND = 1
@@ -76,7 +77,7 @@ def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     deliver(study, options, outputs)
     found = recommend(study)
     if found is not None and is_launched:
-        outputs.file(own.output, partial(_write_command, study.command_line(found.best.name)))
+        outputs.file(own.output, partial(_write_commands, study, found.best.name))
     elif found is not None:
         outputs.file(own.output, partial(_write_configs, study.loaded(found.best.name)))
     outputs.settle()
@@ -149,8 +150,8 @@ def _unfit(path: Path, models: tuple[str, ...]) -> tuple[str, str] | None:
     return several, "give a folder; each is written there as MODEL/config.pbtxt"
 
 
-def _write_command(line: str, path: Path) -> None:
-    write_file(path, f"{line}\n")
+def _write_commands(study: "Study", name: str, path: Path) -> None:
+    write_file(path, "".join(f"{line}\n" for line in (study.command_line(name), *study.call_lines(name))))
     print(printable(f"written: {path}"))
 
 

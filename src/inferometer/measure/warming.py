@@ -42,6 +42,7 @@ class Warming:
     requests: int  # answered ones
     is_warm: bool
     is_answered: bool = True  # at least one request before its timeout
+    wave_s: float = 0.0  # longest time between two answers of the second half
 
 
 def warm_server(instrument: Instrument, plan: Plan, limit_ns: int) -> Warming:
@@ -66,7 +67,9 @@ def warm_server(instrument: Instrument, plan: Plan, limit_ns: int) -> Warming:
         if elapsed_ns >= limit_ns or is_gone or silence.is_over(collected) or collected.is_finished:
             break
     is_warm = is_warm or not is_quickening(answer_times(answers, plan, begun_ns))
-    return Warming((clock() - begun_ns) / NS_PER_S, len(answers), is_warm, is_answered)
+    gaps = np.diff(np.sort(answers.end_ns))
+    wave_s = float(gaps[(len(gaps) - 1) // 2 :].max(initial=0)) / NS_PER_S
+    return Warming((clock() - begun_ns) / NS_PER_S, len(answers), is_warm, is_answered, wave_s)
 
 
 def _is_warm(answers: Records, plan: Plan, begun_ns: int, elapsed_ns: int) -> bool:

@@ -347,6 +347,14 @@ class TuneOptions:
         text("NAME=TEMPLATE", Reach.RUNS_CODE | Reach.READS_FILES),
         combine=appended,
     )
+    serve_set: tuple[str, ...] = option(
+        "--serve-set",
+        "HTTP call that sets values on the running server, such as 'PUT http://127.0.0.1:{port_management}/models/m"
+        "?min_worker={workers}': placeholders that are nowhere else are changed without a restart. May be given "
+        "several times; all calls are made in this order after each start and change",
+        text("CALL", Reach.NAMES_HOSTS | Reach.CHOOSES_CALLS | Reach.CHANGES_SERVER),
+        combine=appended,
+    )
     ready: str | None = serving.ready()
     start_timeout_s: float = serving.start_timeout()
     serve_logs: Path | None = serving.logs("next to the journal, JOURNAL-logs")

@@ -25,6 +25,7 @@ from inferometer.server.guard import GRACE_S
 from inferometer.server.guarded import MEMORY_WORDS, GuardedProcess, last_lines
 from inferometer.server.ports import LOOPBACK, free_ports, is_free
 from inferometer.server.ready import ReadyCheck
+from inferometer.server.set_call import SetCall
 from inferometer.server.template import (
     FOLDER,
     PORT,
@@ -58,12 +59,20 @@ class ServerCommand:
     host: str = LOOPBACK  # of the address
     port: int | None = None  # of the address; None: the value of {port}
     ready: ReadyCheck = field(default_factory=ReadyCheck)
-    start_s: float = 120.0  # time limit of a start
+    start_s: float = 120.0  # time limit of a start, and of the calls that set values
+    calls: tuple[SetCall, ...] = ()  # that set values on the running server, in this order
     logs: Path = Path("inferometer-logs")
 
     @property
     def texts(self) -> Iterator[str]:
         """All texts that may have placeholders, except the contents of files."""
+        yield from self._fixed_texts
+        for call in self.calls:
+            yield from call.texts
+
+    @property
+    def _fixed_texts(self) -> Iterator[str]:
+        """The texts that do not change while the server is running."""
         yield from self.words
         yield from (value for _, value in self.environment)
         yield self.address
@@ -75,12 +84,25 @@ class ServerCommand:
         own = {name for name, _ in self.files}
         return tuple(name for name in names_in(texts) if not is_built_in(name) and name not in own)
 
+    @property
+    def live(self) -> frozenset[str]:
+        """The placeholders of values that can be set on a running server."""
+        texts = [*self._fixed_texts, *(read_template(path) for _, path in self.files)]
+        return frozenset(self.used) - frozenset(names_in(texts))
+
     def line(self, values: Mapping[str, Any]) -> str:
         """Return the command line with these values, for a user to run; `{port}` and the like remain."""
-        known = {**{name: f"{{{name}}}" for name in names_in(self.texts)}, **values}
+        known = self._with_places(values)
         variables = [f"{name}={shlex.quote(filled(text, known))}" for name, text in self.environment]
         line = " ".join((*variables, shlex.join(filled_words(self.words, known))))
         return re.sub(r"'(\{\w+\})'", r"\1", line)
+
+    def call_lines(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the commands that set these values on the running server."""
+        return [call.line(self._with_places(values)) for call in self.calls]
+
+    def _with_places(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**{name: f"{{{name}}}" for name in names_in(self.texts)}, **values}
 
 
 def read_template(path: Path) -> str:
@@ -101,12 +123,16 @@ def find_program(words: tuple[str, ...]) -> Path:
 class LaunchedServer:
     """A server that is started again for each set of values."""
 
-    def __init__(self, command: ServerCommand) -> None:
+    def __init__(self, command: ServerCommand, *, grace_s: float = GRACE_S) -> None:
         self.command = command
         self.address = ""
         self._program = find_program(command.words)
         self._guarded: GuardedProcess | None = None
-        self._grace_s = GRACE_S
+        self._places: Mapping[str, Any] = {}  # ports and files of the running server
+        self._values: Mapping[str, Any] | None = (
+            None  # that the running server has; None if that is not known
+        )
+        self._grace_s = grace_s  # between SIGTERM and SIGKILL
 
     @property
     def pid(self) -> int | None:
@@ -118,12 +144,12 @@ class LaunchedServer:
         command = self.command
         guarded = GuardedProcess("server", log)
         ports = self._ports()
-        known = {
-            **values,
+        self._places = {
             **ports,
             FOLDER: guarded.runtime,
             **{name: guarded.runtime / path.name for name, path in command.files},
         }
+        known = {**values, **self._places}
         self.address = filled(command.address, known)
         words = list(filled_words(command.words, known))
         environment = {name: filled(text, known) for name, text in command.environment}
@@ -148,6 +174,27 @@ class LaunchedServer:
                 reason += f" (check: {command.ready})"
             self.stop()
             raise StartError(f"the server {reason}{_quoted(log)}; see its log {log}")
+        try:
+            self.set(values)
+        except BaseException:
+            self.stop()
+            raise
+
+    def can_set(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the running server can get these values without a restart."""
+        held = self._values
+        return (
+            held is not None
+            and self.is_running()
+            and all(held[name] == value for name, value in values.items() if name not in self.command.live)
+        )
+
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Set these values on the running server. If a call fails, only a restart can set others."""
+        self._values = None
+        for call in self.command.calls:
+            call.make({**values, **self._places}, self.command.start_s)
+        self._values = values
 
     def _ports(self) -> dict[str, int]:
         """Return a free port for each placeholder; the fixed port of an address has to be free as well."""
@@ -171,9 +218,9 @@ class LaunchedServer:
 
     def stop(self) -> None:
         """Stop the server, if there is one, and everything that it started."""
-        guarded, self._guarded = self._guarded, None
+        guarded, self._guarded, self._values = self._guarded, None, None
         if guarded is not None and not guarded.end(keep_log=True, grace_s=self._grace_s, is_group=True):
-            self._grace_s = STUBBORN_GRACE_S
+            self._grace_s = min(self._grace_s, STUBBORN_GRACE_S)
 
 
 def _quoted(log: Path) -> str:

@@ -11,6 +11,7 @@ from inferometer.server.launcher import ServerCommand, find_program, read_templa
 from inferometer.server.ports import LOOPBACK
 from inferometer.server.presets import PRESETS, Preset, maybe_preset
 from inferometer.server.ready import ReadyCheck, parse_ready
+from inferometer.server.set_call import parse_set_call
 from inferometer.server.template import PORT, filled, is_built_in, names_in, split_command
 
 _DEFAULT_ADDRESS = f"http://{LOOPBACK}:{{port}}"
@@ -28,6 +29,7 @@ class ServeRequest:
     environment: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     ready: str | None = None
+    calls: tuple[str, ...] = ()
 
 
 def preset_of(serve: str, preset: str | None) -> Preset | None:
@@ -59,6 +61,7 @@ def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
         ready=default if request.ready is None else parse_ready("--ready", request.ready),
         start_s=request.start_s,
         logs=request.logs,
+        calls=tuple(parse_set_call(option_name("--serve-set"), text) for text in request.calls),
     )
     used = names_in(
         [*words, *(value for _, value in command.environment), *map(read_template, dict(files).values())]

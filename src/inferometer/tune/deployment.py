@@ -39,7 +39,9 @@ class Deployment(Protocol):
     is_special: bool = False  # started with the server flags of one model
     most_failures: int = 2  # first trials that fail before the search gives up
     warms_by_load: bool = False  # each load is applied until the server is warm for it
-    ready_s: float = 0.0  # from the last start of the server until it was ready
+    ready_s: float = (
+        0.0  # from the start of the server until it was ready; 0 if it got other values while running
+    )
 
     @property
     def addresses(self) -> Addresses:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import Gpu
+from inferometer.server.guard import GRACE_S
 from inferometer.server.launcher import LaunchedServer, ServerCommand, new_log
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.knobs import knobs_of
@@ -25,8 +26,10 @@ class LaunchedDeployment(Deployment):
     most_failures = 6
     warms_by_load = True
 
-    def __init__(self, command: ServerCommand, read_gpus: ReadGpus | None = None) -> None:
-        self._server = LaunchedServer(command)
+    def __init__(
+        self, command: ServerCommand, read_gpus: ReadGpus | None = None, *, grace_s: float = GRACE_S
+    ) -> None:
+        self._server = LaunchedServer(command, grace_s=grace_s)
         self._read_gpus = read_gpus
         self._used_before = _used(read_gpus)  # GPU memory of other programs
         self._key = ""  # of the variant that is running
@@ -61,15 +64,21 @@ class LaunchedDeployment(Deployment):
         raise LookupError("the settings of a search have the configurations of a launched server")
 
     def restarts_for(self, variants: Sequence[ModelVariant]) -> bool:
-        return bool(self._key) and self._key != variants[0].key
+        (variant,) = variants
+        is_same = self._key == variant.key or self._server.can_set(knobs_of(variant.config) or {})
+        return bool(self._key) and not is_same
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
         (variant,) = variants
+        values = knobs_of(variant.config) or {}
         if self._key == variant.key:
             return False
+        if self._key and self._server.can_set(values):
+            self._key, self.ready_s = variant.key, 0.0
+            self._server.set(values)
+            return True
         self.close()
         self._await_gpus()
-        values = knobs_of(variant.config) or {}
         log = new_log(self._server.command.logs, variant.name.rpartition("_config_")[2])
         begun_ns = monotonic_ns()
         self._server.start(values, log)

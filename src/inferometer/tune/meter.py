@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ from inferometer.stats.watcher import Watcher, completed
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.fingerprint import fingerprint
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.settings import Effort, Prompts
+from inferometer.tune.settings import PATIENCE_S, Effort, Prompts
 from inferometer.tune.trial import ClientLoad, Figures
 from inferometer.tune.trial_figures import await_leavers, figures_of, gpus_of, instances_of
 from inferometer.tune.variant import ModelVariant
@@ -43,14 +44,15 @@ if TYPE_CHECKING:
     pass
 
 
-ROUNDS = 4  # fewest rounds of requests in a trial of a text model
+ROUNDS = 4  # fewest rounds of requests in a trial of a text model or of a launched server
+WAVES = 3  # the same, if all of them are answered at once, however long that takes
 SLICES = 20  # maximum number of windows per trial
 _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself reports how the server ended
 PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # for the running trial, after the user interrupts
 MOST_WARM = 64  # maximum number of warm-up requests
 HURRIED_NS = NS_PER_S // 2  # the same if the search has to end
 QUIET_NS = 2 * NS_PER_S  # replies are awaited as long as some arrive within this time after the load ended
-WARM_UP_S = 30.0  # time limit of a warm-up
+DRAIN_S = 0.3  # for the requests in flight on a server that may be stopped next
 COLD_WARM_UP_S = 2.0  # the same once a server was still getting faster at the limit
 MOST_FAILED = 0.5  # largest share of failed requests with which a trial has figures
 
@@ -124,12 +126,15 @@ class EngineMeter:
         effort: Effort,
         prompts: Mapping[str, Prompts | None],
         watcher: Watcher | None = None,
+        *,
+        patience_s: float | None = None,
     ) -> None:
         self._options = options  # by model: what to send and how to judge it
         self._prompts = prompts  # of models that generate text; None if the options have their data
         self._inputs: dict[str, frozenset[str]] = {}  # input names of those models
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # for prompt files
-        self._round_s: dict[str, float] = {}  # duration of one round of requests to such a model
+        self._round_s: dict[str, float] = {}  # duration of one round of requests to a model
+        self._wave_s: dict[str, float] = {}  # longest time between two answers of a launched server
         self._effort = effort
         # With several models under load, progress figures could not be told apart.
         hooks = SimpleNamespace()
@@ -142,7 +147,8 @@ class EngineMeter:
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that load their model
         self._gpus = 0  # number seen in the previous trial
         self._warm_for: set[tuple[str, ClientLoad]] = set()  # loads for which the running server is warm
-        self._warm_up_s = WARM_UP_S
+        self._longest_s = math.inf if patience_s is None else patience_s / 2  # of a trial with slow answers
+        self._warm_up_s = PATIENCE_S if patience_s is None else patience_s
 
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(
@@ -179,7 +185,8 @@ class EngineMeter:
         found = TrialFigures(tuple(figures_of(level, here, instances) for level in levels), gpus, warming_s)
         if warming is None:
             return found
-        startup_s = deployment.ready_s + warming.seconds if is_fresh else 0.0
+        is_started = is_fresh and deployment.ready_s > 0
+        startup_s = deployment.ready_s + warming.seconds if is_started else 0.0
         return replace(found, startup_s=startup_s, note=self._cold_note(warming, levels[0]))
 
     def _warm_levels(
@@ -245,6 +252,7 @@ class EngineMeter:
         self._check_answered(client, is_answered=found.is_answered)
         self._warm_for.add((model, load))
         self._round_s[model] = found.seconds * (load.concurrency or 1) / max(found.requests, 1)
+        self._wave_s[model] = found.wave_s
         return found
 
     def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:
@@ -256,7 +264,9 @@ class EngineMeter:
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            silent = drained(client.instrument, level)  # no load may disturb loading the next variant
+            # No load may disturb loading the next variant; a launched server is stopped before.
+            slow_s = DRAIN_S if deployment.warms_by_load else math.inf
+            silent = drained(client.instrument, level, slow_s)
             if silent:
                 lost = "1 request was" if silent == 1 else f"{silent:,} requests were"
                 text = f"{lost} never answered at {load}"
@@ -284,10 +294,11 @@ class EngineMeter:
         if effort is None and _has_own_rule(setup.options):
             return setup.level_settings
         duration_s = asked.duration_s
-        if (
-            model in self._prompts or setup.level_settings.has_tokens
-        ):  # one answer may take longer than a whole trial of another model
-            duration_s = max(duration_s, ROUNDS * self._round_s.get(model, 0.0))
+        if model in self._wave_s or model in self._prompts or setup.level_settings.has_tokens:
+            # One answer may take longer than a whole trial of another model.
+            rounds_s = min(ROUNDS * self._round_s.get(model, 0.0), self._longest_s)
+            waves_s = min(WAVES * self._wave_s.get(model, 0.0), 2 * self._longest_s)
+            duration_s = max(duration_s, rounds_s, waves_s)
         duration_ns = round(duration_s * NS_PER_S)
         return replace(
             setup.level_settings,
@@ -411,16 +422,20 @@ def _warm(load: ClientLoad) -> int:
     return min(load.concurrency or 8, MOST_WARM)
 
 
-def drained(instrument: Instrument, level: Level) -> int:
-    """End the load and wait for replies as long as some arrive; return the number of unanswered requests."""
+def drained(instrument: Instrument, level: Level, slow_s: float = math.inf) -> int:
+    """End the load and wait for replies as long as some arrive; return the number of unanswered requests. If they take
+    longer than `slow_s`, do not wait longer than that, and assume that all will be answered."""
     longest = 0 if level.measurement is None else level.measurement.latency.max_ns or 0
     patience_ns = max(QUIET_NS, 3 * longest)
+    most_ns = slow_s * NS_PER_S if longest > slow_s * NS_PER_S else math.inf
     instrument.load.apply(Closed(0, 0))  # a count of 0 means that nothing is waited for
     heard_ns = begun_ns = instrument.clock()
     while True:
         collected = instrument.load.collect(instrument.clock() + FAR_NS)
         if instrument.watcher.is_interrupted() and collected.seen_ns - begun_ns > HURRIED_NS:
             return 0  # no other variant follows that they could disturb
+        if collected.seen_ns - begun_ns > most_ns:
+            return 0
         if collected.is_finished or collected.seen_ns - heard_ns > patience_ns:
             return collected.outstanding
         if len(collected.records):

@@ -74,7 +74,7 @@ def _task(
 ) -> ModelProblem:
     if model.knobs is not None:
         knobs = model.knobs
-        space = launched(model.name, knobs.rows, knobs.conditions, knobs.default)
+        space = launched(model.name, knobs.rows, knobs.conditions, knobs.default, knobs.live)
         return ModelProblem(space, model.goal, model.batches, model.loads)
     base = read(model.name)
     sees_gpus = has_gpus or settings.launch.mode == "remote"

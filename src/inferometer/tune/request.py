@@ -98,6 +98,7 @@ _SERVED_ONLY: Mapping[str, str] = {
     "where": "--where",
     "serve_env": "--serve-env",
     "serve_file": "--serve-file",
+    "serve_set": "--serve-set",
     "serve_logs": "--serve-logs",
     "ready": "--ready",
     "start_timeout_s": "--start-timeout",

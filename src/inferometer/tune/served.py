@@ -112,6 +112,7 @@ def _command_of(request: TuneOptions, preset: Preset | None) -> ServerCommand:
         url=request.url,
         environment=request.serve_env,
         files=request.serve_file,
+        calls=request.serve_set,
         ready=request.ready,
         start_s=request.start_timeout_s,
         logs=request.serve_logs or request.journal.with_name(f"{request.journal.stem}-logs"),
@@ -138,7 +139,8 @@ def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerComman
         if name not in used:
             raise UsageError(
                 f"{option_name('--vary')} {name} is not used",
-                remedy=f"write {{{name}}} in the command, {option_name('--serve-env')} or a template",
+                remedy=f"write {{{name}}} in the command, {option_name('--serve-env')}, "
+                f"{option_name('--serve-set')} or a template",
             )
     missing = [name for name in used if name not in rows]
     if missing:
@@ -155,10 +157,11 @@ def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerComman
     default = {
         name: knob.default for name, knob in usual.items() if name in rows and knob.default is not None
     }
+    rows = dict(sorted(rows.items(), key=lambda pair: pair[0] in command.live))  # those vary fastest
     conditions = tuple(parse_condition(text, tuple(rows)) for text in request.where)
     if preset is not None:
         conditions += tuple(_usual_conditions(preset, rows))
-    return KnobSettings(tuple(rows.values()), conditions, default)
+    return KnobSettings(tuple(rows.values()), conditions, default, command.live)
 
 
 def _usual_conditions(preset: Preset, rows: Mapping[str, Vary]) -> Iterator[Condition]:

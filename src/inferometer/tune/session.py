@@ -20,6 +20,7 @@ from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
+from inferometer.server.guard import GRACE_S
 from inferometer.server.guarded import empty_log
 from inferometer.server.launcher import ServerCommand
 from inferometer.stats.watcher import Watcher, until
@@ -41,6 +42,7 @@ from inferometer.tune.recall import renamed
 from inferometer.tune.scoring import rank
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal, Wait
 from inferometer.tune.settings import (
+    COMMAND,
     IN_PROCESS,
     STARTED,
     LaunchSettings,
@@ -128,7 +130,12 @@ def _with_commands(study: Study, command: ServerCommand | None) -> Study:
     lines = {
         variant.name: redacted(command.line(knobs_of(variant.config) or {})) for variant in study.variants
     }
-    return replace(study, server={**study.server, "logs": str(command.logs), "lines": lines})
+    calls = {
+        variant.name: [redacted(line) for line in command.call_lines(knobs_of(variant.config) or {})]
+        for variant in study.variants
+    }
+    server = {**study.server, "logs": str(command.logs), "lines": lines}
+    return replace(study, server={**server, "calls": calls} if command.calls else server)
 
 
 def budget_end(settings: TuneSettings) -> End:
@@ -209,7 +216,8 @@ def _deployment_for(
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
     launch = replace(launch, flags=flags, environment=environment)
-    fresh = _opened(launch, partial(opening.watcher.said, is_warning=True))
+    patience_s = opening.settings.search.patience_s
+    fresh = _opened(launch, patience_s, partial(opening.watcher.said, is_warning=True))
     fresh.is_special = is_special
     fresh.__enter__()
     opening.stack.callback(opening.close, fresh)
@@ -217,11 +225,12 @@ def _deployment_for(
     return fresh
 
 
-def _opened(launch: LaunchSettings, say: Callable[[str], None]) -> Deployment:
+def _opened(launch: LaunchSettings, patience_s: float, say: Callable[[str], None]) -> Deployment:
     if launch.command is None:
         return open_deployment(launch, say)
     nvml = open_nvml()
-    return LaunchedDeployment(launch.command, None if nvml is None else nvml.read)
+    read = None if nvml is None else nvml.read
+    return LaunchedDeployment(launch.command, read, grace_s=min(GRACE_S, patience_s / 2))
 
 
 def launch_of(settings: TuneSettings) -> LaunchSettings:
@@ -234,7 +243,13 @@ def launch_of(settings: TuneSettings) -> LaunchSettings:
 
 
 def _engine(settings: TuneSettings, watcher: Watcher) -> Meter:
-    return EngineMeter(sent_options(settings), settings.effort, sent_prompts(settings.models), watcher)
+    return EngineMeter(
+        sent_options(settings),
+        settings.effort,
+        sent_prompts(settings.models),
+        watcher,
+        patience_s=settings.search.patience_s if settings.launch.mode == COMMAND else None,
+    )
 
 
 def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:

@@ -26,6 +26,7 @@ TEXT = "text_input"
 LENGTHS = {"vllm": "sampling_parameters", "tensorrtllm": "max_tokens"}
 """The input that limits the answer length, by backend."""
 
+PATIENCE_S, SHORTEST_PATIENCE_S, PATIENCE_SHARE = 30.0, 2.0, 0.1  # share of the budget
 SHORT_ANSWER = 256  # tokens, if the model requires a number and none was given
 
 
@@ -172,6 +173,7 @@ class KnobSettings:
     rows: tuple[Vary, ...]
     conditions: tuple[Condition, ...] = ()
     default: Mapping[str, Any] = field(default_factory=dict)
+    live: frozenset[str] = frozenset()  # placeholders that are set on the running server
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,14 @@ class SearchSettings:
     optuna: OptunaLimits = field(default_factory=OptunaLimits)
     budget_s: float | None = None
     seed: int | None = None  # None: a new one, or that of the resumed search
+
+    @property
+    def patience_s(self) -> float:
+        """The longest time to warm a launched server up, and to wait for slow answers: several configurations have to
+        fit into the budget."""
+        if self.budget_s is None:
+            return PATIENCE_S
+        return min(max(self.budget_s * PATIENCE_SHARE, SHORTEST_PATIENCE_S), PATIENCE_S)
 
     @property
     def load_bounds(self) -> tuple[int, int]:

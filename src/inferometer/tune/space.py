@@ -44,6 +44,7 @@ class Space:
     is_manual: bool = False
     cpu_only: bool = False
     conditions: tuple[Condition, ...] = ()  # that every point meets
+    live: frozenset[str] = frozenset()  # parameters of a launched server that need no restart
 
     @property
     def is_launched(self) -> bool:
@@ -97,11 +98,17 @@ def automatic(model: str, base: Fields, bounds: SearchBounds, *, cpu_only: bool)
     return Space(model, base, tuple(parameters), cpu_only=cpu_only)
 
 
-def launched(server: str, rows: Sequence[Vary], conditions: tuple[Condition, ...], default: Fields) -> Space:
+def launched(
+    server: str,
+    rows: Sequence[Vary],
+    conditions: tuple[Condition, ...],
+    default: Fields,
+    live: frozenset[str] = frozenset(),
+) -> Space:
     """Return the space of a server that is started by a command line. Its own configuration has the default values, or
     the first ones that meet the conditions."""
     parameters = tuple(Parameter(row.name, row.values) for row in rows)
-    space = Space(server, {KNOBS: {}}, parameters, is_manual=True, conditions=conditions)
+    space = Space(server, {KNOBS: {}}, parameters, is_manual=True, conditions=conditions, live=live)
     values = next((space.overrides(point)[KNOBS] for point in space.points()), None)
     if values is None:
         shown = " and ".join(f"--where '{condition.text}'" for condition in conditions)

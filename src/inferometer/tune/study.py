@@ -85,6 +85,12 @@ class Study(Answer):
         found = lines.get(name) if isinstance(lines, Mapping) else None
         return found if isinstance(found, str) else ""
 
+    def call_lines(self, name: str) -> tuple[str, ...]:
+        """Return the commands that set the values of a configuration on the running server."""
+        calls = self.server.get("calls")
+        found = calls.get(name) if isinstance(calls, Mapping) else None
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
     def startup_s(self, name: str) -> float | None:
         """Return how long a configuration of a launched server took until it was warm, in the slowest start; None if
         unknown."""

@@ -49,7 +49,10 @@ _NOT_OFFERED = {
     ),
     *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode", "scenario", "schema")),
     *(f"{OWN}{name}" for name in ("serve", "vary", "where", "preset", "ready", "start_timeout_s")),
-    *(f"{OWN}{name}" for name in ("serve_env", "serve_file", "serve_logs", "allow_inconclusive")),
+    *(
+        f"{OWN}{name}"
+        for name in ("serve_env", "serve_file", "serve_set", "serve_logs", "allow_inconclusive")
+    ),
     *(f"{OWN}{name}" for name in ("otlp_traces", "trace_share", "perfetto")),
     *("store", "no_store", "ui", "prometheus", "otlp", "before_level", "before_level_timeout_s"),
     "check_python",

@@ -324,6 +324,7 @@ OWN_LINES = {
         "fake -u HTTP --ray local --servers 2 --shape TEXT:1",
         "--serve 'true {slots} {port} {f}' --vary slots=1:4 --where slots>1 --serve-env A=b --serve-file f=key "
         "--ready /up --start-timeout 3s --serve-logs logs",
+        "--serve 'true {slots} {port}' --vary slots=1:4 --serve-set 'PUT http://127.0.0.1:{port}/'",
         "--serve 'true {max_num_seqs} {port}' --preset vllm --vary max_num_seqs=1:2",
         "--serve 'true {max_num_seqs} {port}' --preset vllm --serve-file max_num_seqs=key",
         *(f"{line} --serve 'true {{slots}}' --vary slots=1,2 --search brute" for line in SERVED),

@@ -57,6 +57,13 @@ def test_shapes_that_are_compiled_when_first_seen_are_compiled_before_the_server
     assert min(seen.values()) > 2
 
 
+@pytest.mark.parametrize(("servers", "wave_ms"), [(None, 700), (1, 700), (4, 700)])
+def test_the_time_between_answers_that_end_together_is_known(servers, wave_ms):
+    """A slow first request does not count; a measurement that is shorter than a wave may see no answer."""
+    found, _ = warmed(lambda number: 5_000 if number == 0 else wave_ms, Closed(16), servers=servers)
+    assert found.wave_s == pytest.approx(wave_ms / 1000, rel=0.01)
+
+
 def test_long_answers_are_compared_one_by_one():
     found, _ = warmed(lambda number: 9_000 if number == 0 else 3_000, Closed(1))
     assert found.is_warm

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.server import launcher
 from inferometer.server.launcher import LaunchedServer, ServerCommand, StartError, new_log
 from inferometer.server.ready import ReadyCheck, parse_ready
+from inferometer.server.set_call import SetCall, parse_set_call
 from inferometer.tune.trial import Status, Trial
 from tests.support import planted_server
 from tests.support.leftovers import left, marked
@@ -82,9 +83,8 @@ def test_a_failed_start_is_named_and_cleaned_up(tmp_path, token, behaviour, limi
 
 
 @pytest.mark.parametrize("behaviour", ["good", "stubborn", "child", "daemon", "bare"])
-def test_a_stopped_server_leaves_nothing_behind(tmp_path, token, behaviour, monkeypatch):
-    monkeypatch.setattr(launcher, "GRACE_S", 0.5)
-    server = LaunchedServer(command(token, behaviour))
+def test_a_stopped_server_leaves_nothing_behind(tmp_path, token, behaviour):
+    server = LaunchedServer(command(token, behaviour), grace_s=1.5)
     server.start({}, tmp_path / "1.log")
     assert server.is_running()
     assert len(left(token)) >= (1 if behaviour in ("good", "stubborn") else 2)
@@ -92,7 +92,7 @@ def test_a_stopped_server_leaves_nothing_behind(tmp_path, token, behaviour, monk
     assert left(token) == []
     assert (tmp_path / "1.log").read_text() == "listening\n"
     # One that ignored SIGTERM gets less time to exit from now on.
-    assert server._grace_s == (launcher.STUBBORN_GRACE_S if behaviour == "stubborn" else 0.5)
+    assert server._grace_s == (launcher.STUBBORN_GRACE_S if behaviour == "stubborn" else 1.5)
 
 
 def test_a_busy_port_is_named(tmp_path, token):
@@ -136,6 +136,48 @@ def test_nothing_survives_a_killed_owner(tmp_path, token):
         finally:
             os.kill(owner.pid, signal.SIGKILL)
     wait_until(lambda: left(token) == [])
+
+
+# --- values of a running server
+
+
+def test_values_are_set_without_a_restart(tmp_path, token):
+    calls = (SetCall("PUT", "http://127.0.0.1:{port}/slots/{slots}"),)
+    words = (sys.executable, SCRIPT, token, "{behaviour}", "{port}")
+    server = LaunchedServer(ServerCommand(words, calls=calls, start_s=ENOUGH_S))
+    assert server.command.live == {"slots"}
+    first, log = {"behaviour": "good", "slots": 2}, tmp_path / "1.log"
+    assert not server.can_set(first)
+    server.start(first, log)
+    pid = server.pid
+    assert server.can_set({**first, "slots": 4})
+    assert not server.can_set({**first, "behaviour": "cold"})
+    server.set({**first, "slots": 4})
+    with pytest.raises(PeerError, match=r"PUT http://127\.0\.0\.1:\d+/slots/0 was answered with 400: \{\}"):
+        server.set({**first, "slots": 0})
+    assert not server.can_set({**first, "slots": 4})  # nobody knows what it has now
+    assert server.pid == pid
+    server.stop()
+    assert log.read_text().splitlines() == ["listening", "/slots/2", "/slots/4", "/slots/0"]
+    assert server.command.call_lines({**first, "slots": 4}) == [
+        "curl -fsS -X PUT 'http://127.0.0.1:{port}/slots/4'"
+    ]
+
+
+def test_a_server_that_refuses_its_first_values_does_not_start(tmp_path, token):
+    call = SetCall("PUT", "http://127.0.0.1:{port}/slots/{slots}", '{{"a": {slots}}}')
+    server = LaunchedServer(command(token, "good", calls=(call,)))
+    with pytest.raises(PeerError, match="was answered with 400"):
+        server.start({"slots": 0}, tmp_path / "1.log")
+    assert left(token) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "PUT", "put http://a/", "PUT localhost:80/", "PUT https://a/", "FETCH http://a"]
+)
+def test_a_call_that_is_none_is_rejected(text):
+    with pytest.raises(UsageError, match="is not a call"):
+        parse_set_call("--serve-set", text)
 
 
 # --- placeholders

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from inferometer.measure.warming import Warming, is_warming
-from inferometer.tune.meter import COLD_WARM_UP_S, WARM_UP_S, EngineMeter
+from inferometer.tune.meter import COLD_WARM_UP_S, EngineMeter
 from inferometer.tune.search.clock import SearchClock
-from inferometer.tune.settings import Effort
+from inferometer.tune.settings import PATIENCE_S, Effort, SearchSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import ClientLoad, Trial, TrialPart
 
@@ -57,16 +57,16 @@ def test_a_measurement_of_a_warming_server_is_repeated(monkeypatch):
     meter, found, note = measured(monkeypatch, [COLD_START, RISING, STEADY, RISING], Warming(1.0, 50, True))
     assert [row.infer_per_s for row in found.windows] == STEADY
     assert note == ""
-    assert meter._warm_up_s == WARM_UP_S
+    assert meter._warm_up_s == PATIENCE_S
 
 
 @pytest.mark.parametrize(
     ("course", "is_warm", "is_cold"), [(RISING, True, True), (STEADY, False, True), (STEADY, True, False)]
 )
 def test_a_server_that_is_never_warm_is_named_and_not_waited_for_again(monkeypatch, course, is_warm, is_cold):
-    meter, _, note = measured(monkeypatch, [course], Warming(WARM_UP_S, 500, is_warm))
+    meter, _, note = measured(monkeypatch, [course], Warming(PATIENCE_S, 500, is_warm))
     assert ("still getting faster after a warm-up of 30" in note) is is_cold
-    assert meter._warm_up_s == (COLD_WARM_UP_S if is_cold else WARM_UP_S)
+    assert meter._warm_up_s == (COLD_WARM_UP_S if is_cold else PATIENCE_S)
 
 
 def trial(number: int, name: str, **more: Any) -> Trial:
@@ -92,3 +92,11 @@ def test_warming_a_new_server_up_is_part_of_the_cost_of_a_start():
     clock.add(trial(2, "b", cost_s=9.5, loading_s=5.0, warming_s=3.0), 1.0, effort, 0.0)
     assert clock.loading_s(np.ones(1))[0] == pytest.approx(8.0)
     assert clock.measuring_s(effort, np.zeros(1))[0] == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(("budget_s", "patience_s"), [(None, 30.0), (1000.0, 30.0), (60.0, 6.0), (10.0, 2.0)])
+def test_slow_configurations_leave_time_for_others(budget_s, patience_s):
+    settings = SearchSettings(budget_s=budget_s)
+    assert settings.patience_s == patience_s
+    clock = SearchClock(budget_s, most_waiting_s=settings.patience_s)
+    assert clock.measuring_s(Effort(1.0, 0.05), np.full(1, 100.0))[0] == 1.0 + patience_s

@@ -493,7 +493,8 @@ def _line(
 def _configuration_section(study: Study) -> Section:
     best = study.ranked[0].name
     if facts.is_launched(study):
-        command = Facts("Command", (("Run", study.command_line(best)),))
+        then = tuple(("Then", line) for line in study.call_lines(best))
+        command = Facts("Command", (("Run", study.command_line(best)), *then))
         return Section("configuration", "The recommended command", "", (command,))
     blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
     lead = f"{label(study, best)}: {_shapes(study, best)}. Copy it into the model repository."

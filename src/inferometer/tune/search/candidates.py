@@ -50,6 +50,9 @@ class Candidates:
 
     kinds: NDArray[np.int64]  # equal for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
+    starts: NDArray[
+        np.int64
+    ]  # of each configuration: equal if they differ only in values of a running server
     is_launched: bool = False  # configurations are values in the command line of a server
     axes: tuple[tuple[int, ...], ...] = ()  # of a launched server: columns of `places` for each knob
 
@@ -100,9 +103,23 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         points,
         kinds.reshape(-1),
         firsts,
+        _starts(configurations, problem.tasks[0].space.live),
         is_launched,
         axes(problem.tasks[0].space.choices) if is_launched else (),
     )
+
+
+def _starts(configurations: Sequence[Configuration], live: frozenset[str]) -> NDArray[np.int64]:
+    """Number the starts of a server: configurations that differ only in values of a running server share one."""
+    if not live:
+        return np.arange(len(configurations))
+    numbers: dict[tuple[Any, ...], int] = {}
+    found = []
+    for row in configurations:
+        values = knobs_of(row.variants[0].config) or {}
+        fixed = tuple(value for name, value in values.items() if name not in live)
+        found.append(numbers.setdefault(fixed, len(numbers)))
+    return np.array(found)
 
 
 def _room(configuration: Configuration) -> float:

@@ -73,7 +73,10 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     candidates = all_candidates.make(problem, names)
     forecaster = Forecaster(candidates, problem.goals, problem.seed)
     slots = tuple(Slot() for _ in range(problem.servers))
-    state = SmartState(problem, candidates, forecaster, SearchClock(problem.settings.budget_s), slots)
+    clock = SearchClock(problem.settings.budget_s)
+    if candidates.is_launched:
+        clock.most_waiting_s = problem.settings.patience_s
+    state = SmartState(problem, candidates, forecaster, clock, slots)
     yield from _climb(state)
     while not state.trials and state.pending:
         yield from wait(state)

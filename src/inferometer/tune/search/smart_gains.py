@@ -58,7 +58,7 @@ def best_next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | 
     gain = np.where(cost_s <= left_s, gain, -1.0)
     if gain.max() < 0:
         return 0.0, None
-    is_fresh = ~np.isin(state.candidates.which, state.loaded)
+    is_fresh = state.must_start
     value = gain / cost_s
     last = int(np.where(is_fresh, gain, -1.0).argmax())
     if is_fresh[last] and gain[last] > WORTH and np.isfinite(left_s):

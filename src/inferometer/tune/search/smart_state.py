@@ -9,6 +9,7 @@ fit made no significant difference, and costs a second fit.
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.knobs import ruled_out
@@ -45,6 +46,7 @@ class Running:
     effort: Effort
     repeat: int
     setting: Setting
+    is_started: bool = True  # the server has to be started, or the models loaded
 
 
 @dataclass(slots=True)
@@ -107,6 +109,13 @@ class SmartState:
         return [slot.loaded for slot in self.slots if slot.running is None]
 
     @property
+    def must_start(self) -> NDArray[np.bool_]:
+        """The candidates for which a server has to be started, or models loaded."""
+        starts, which = self.candidates.starts, self.candidates.which
+        running = [starts[number] for number in self.loaded if number >= 0]
+        return ~np.isin(starts[which], running)
+
+    @property
     def held(self) -> list[int]:
         """Configurations on busy servers, if loading them elsewhere takes longer than waiting."""
         if not self.is_slow_to_load:
@@ -167,7 +176,8 @@ class SmartState:
             [np.searchsorted(which, number) for number in range(len(self.candidates.configurations))]
         )
         loading_s = self.clock.loading_s(points.instances[first])[which]
-        fresh_s = np.where(np.isin(which, self.loaded), 0.0, loading_s)
+        changing_s = np.where(np.isin(which, self.loaded), 0.0, self.clock.changing_s)
+        fresh_s = np.where(self.must_start, loading_s, changing_s)
         return np.asarray(self.clock.measuring_s(effort, latency_s) + fresh_s)
 
     def fits(self, row: int, effort: Effort, left_for_s: float = 0.0) -> bool:
@@ -184,8 +194,10 @@ def measure(state: SmartState, row: int, effort: Effort, place: int | None = Non
     place = state.slot_for(number) if place is None else place
     proposal = Proposal(state.candidates.parts(row), repeat, effort, predicted(state, row), place)
     state.repeats[row] = repeat + 1
-    state.slots[place].loaded = number
-    state.slots[place].running = Running(row, effort, repeat, proposal.setting)
+    slot, starts = state.slots[place], state.candidates.starts
+    is_started = slot.loaded < 0 or starts[slot.loaded] != starts[number]
+    slot.loaded = number
+    slot.running = Running(row, effort, repeat, proposal.setting, is_started)
     trial = yield proposal
     if trial is not None:
         yield from _learn(state, trial)
@@ -217,7 +229,8 @@ def _learn(state: SmartState, trial: Trial) -> SearchSteps[None]:
         _take_in_journal(state)
     row, number = running.row, int(state.candidates.which[running.row])
     waited_s = (trial.combined(MEAN) or 0.0) / 1000
-    state.clock.add(trial, float(state.candidates.points.instances[row]), running.effort, waited_s, place)
+    instances = float(state.candidates.points.instances[row])
+    state.clock.add(trial, instances, running.effort, waited_s, place, is_started=running.is_started)
     if not trial.is_measured:
         yield from _leave(state, running, trial)
         return
