@@ -93,6 +93,8 @@ _RATE = re.compile(
 _TIME = re.compile(r"[0-9]+(\.[0-9]+)?\s*(ns|us|µs|ms|s|sec|secs|seconds?|min|mins|minutes?|h|hours?)")
 _SPANNED = re.compile(r"([0-9.kK]*[0-9kK])\s*(?:-|\.{2,3}|…|–|—|\bto\b)\s*([0-9kK][0-9.kK]*)")
 
+_STEPPED = re.compile(r"(.+?)\s*(?::|\bstep\b|\bby\b)\s*([x*]?[0-9.kK]+[x*]?)")
+
 
 def plain_count(word: str) -> str:
     """Turn `1k`, `1_000`, `1,000` and `1e3` into `1000`; return any other word unchanged."""
@@ -125,8 +127,10 @@ def plain_levels(word: str, plain: Callable[[str], str]) -> str:
     text = word.strip()
     if text[:1] + text[-1:] in ("[]", "()", "{}"):
         text = text[1:-1].strip()
-    if (match := _SPANNED.fullmatch(text)) is not None:
-        text = f"{match[1]}:{match[2]}"
+    text = text.strip(",; ")
+    stepped = _STEPPED.fullmatch(text)
+    if (match := _SPANNED.fullmatch(text if stepped is None else stepped[1])) is not None:
+        text = f"{match[1]}:{match[2]}{f':{stepped[2]}' if stepped is not None else ''}"
     match = _RATE.fullmatch(text) if plain is plain_rate else None
     if match is None and re.fullmatch(r"[0-9.kK]+(?:(?:\s*[;,]\s*|\s+)[0-9.kK]+)+", text):
         text = re.sub(r"\s*[;,]\s*|\s+", ",", text)

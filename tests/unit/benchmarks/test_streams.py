@@ -11,6 +11,8 @@ from benchmarks.bar import Sample, Setting
 from benchmarks.stream_server import FIRST_NS, GAP_NS, TOKENS, Sent, Truth, pieces, truth
 from benchmarks.streams import (
     AIPERF,
+    ENVIRONMENTS,
+    GUIDELLM,
     OURS,
     Figures,
     StreamRun,
@@ -20,7 +22,7 @@ from benchmarks.streams import (
     tokenizer,
     told,
 )
-from benchmarks.table import BARS
+from benchmarks.table import BARS, RIVALS
 from inferometer.services.text_reply import TextReader
 from inferometer.wire.http1 import ReplyDecoder
 
@@ -104,6 +106,14 @@ def test_the_family_has_every_number_of_streams_and_both_rivals() -> None:
     for streams in (20, 200, 1000):
         assert {f"streams-{streams}-{end}" for end in ("ttft", "gap", "cpu", "ttft-guidellm")} <= names
     assert {"streams-1000-rate", "streams-1000-busy"} <= names
+
+
+def test_the_documentation_describes_the_releases_that_are_measured() -> None:
+    page = Path("docs/llm.md").read_text()
+    for tool in (AIPERF, GUIDELLM):
+        pinned = ENVIRONMENTS[tool][0].replace("==", " ").removesuffix(".*")
+        assert RIVALS[tool] == pinned
+        assert f"| {pinned} |" in page
 
 
 def test_the_tokenizer_of_the_others_is_made_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
