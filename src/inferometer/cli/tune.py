@@ -48,6 +48,7 @@ COMMAND = Command(
 
 def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     from inferometer.measure.checks import load_options
+    from inferometer.stats.verdict import NOT_SHOWN
     from inferometer.tune.goals import maybe_slo
     from inferometer.tune.journal import remove
     from inferometer.tune.parallel_session import studies
@@ -83,7 +84,7 @@ def run(request: Request[TuneOptions], keeper: "Keeper") -> int:
     outputs.settle()
     if progress.is_interrupted():
         return interrupted_code()
-    if found is None or not found.does_pass:
+    if found is None or found.slo == NOT_SHOWN:
         return NOT_FOUND
     return allowed(ruling_code(found.ruling), is_allowed=own.allow_inconclusive)
 

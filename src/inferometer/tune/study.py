@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from inferometer.base.answer_file import Answer
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
+from inferometer.tune.keeping import any_keeps, keeps
 from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
@@ -127,6 +128,8 @@ class Recommendation:
     gain: Estimate | None
     has_default: bool = True  # the default was measured
     is_repeated: bool = True  # the compared trials were measured more than once
+    slo: Ruling = SHOWN  # the best variant meets the SLO; if none does, not shown
+    default_slo: Ruling = SHOWN  # the default meets the SLO
 
     @property
     def does_pass(self) -> bool:
@@ -139,9 +142,11 @@ class Recommendation:
     @property
     def ruling(self) -> Ruling:
         """Whether the gain over the default is shown. A gain of a single run is inconclusive; without a default it is
-        not shown."""
+        not shown. If it is undecided whether the SLO is met, so is everything else."""
+        if self.slo == INCONCLUSIVE:
+            return INCONCLUSIVE
         if self.gain is None:
-            return NOT_SHOWN
+            return INCONCLUSIVE if self.default_slo == INCONCLUSIVE else NOT_SHOWN
         found = rule(self.gain, matters=MATTERS_PERCENT).ruling
         return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
 
@@ -159,13 +164,22 @@ def recommend(study: Study) -> Recommendation | None:
     best = ranked[0]
     base = next((row for row in ranked if row.name == study.default_name), None)
     is_repeated = _is_repeated(study, best.best)
+    found = Recommendation(
+        best,
+        None,
+        has_default=base is not None,
+        is_repeated=is_repeated,
+        slo=keeps(study.goals, best.best) if best.does_pass else any_keeps(study.goals, ranked),
+        default_slo=SHOWN if base is None else keeps(study.goals, base.best),
+    )
     if base is None or not base.does_pass:
-        return Recommendation(best, None, has_default=base is not None, is_repeated=is_repeated)
+        return found
     if best.name == base.name:
-        return Recommendation(best, Estimate(0.0, 0.0, 0.0), is_repeated=is_repeated)
-    is_repeated = is_repeated and _is_repeated(study, base.best)
-    return Recommendation(
-        best, gain_of_runs(study.goals, study.trials, best.best, base.best), is_repeated=is_repeated
+        return replace(found, gain=Estimate(0.0, 0.0, 0.0))
+    return replace(
+        found,
+        gain=gain_of_runs(study.goals, study.trials, best.best, base.best),
+        is_repeated=is_repeated and _is_repeated(study, base.best),
     )
 
 

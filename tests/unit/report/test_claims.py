@@ -15,6 +15,7 @@ from inferometer.capacity.plan import NeededRange
 from inferometer.cli.find import find_code
 from inferometer.cli.main import main
 from inferometer.cli.reporting import allowed, exit_code, ruling_code
+from inferometer.cli.tune import NOT_FOUND
 from inferometer.compare.comparison import SLOWER, Comparison, Contrast, Difference, LevelDifference, Variant
 from inferometer.compare.differences import difference_verdict, overall
 from inferometer.compare.gates import judge, parse_gates
@@ -24,15 +25,16 @@ from inferometer.report.document import Tone
 from inferometer.report.documents.speed import verdict
 from inferometer.report.documents.tuning import tuning_document
 from inferometer.report.saved import document
-from inferometer.stats.figures import named
+from inferometer.stats.figures import LATENCY_P99, named
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.measurement import Estimate, PromiseOutcome
 from inferometer.stats.result import Finding, JudgedLoad
 from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.tune.study import recommend
+from inferometer.tune.trial import Figures
 from tests.support.capacity_plans import sample_capacity
-from tests.support.reports import sample_diagnosis, sample_interference, sample_result, sample_study
+from tests.support.reports import LIMIT_MS, sample_diagnosis, sample_interference, sample_result, sample_study
 from tests.support.samples import examples
 
 DOCS = Path(__file__).parents[3] / "docs" / "exit-codes.md"
@@ -62,7 +64,7 @@ def row(metric: str, percent: Estimate) -> Difference:
 def test_the_table_lists_every_command_with_a_verdict():
     assert set(CODES) == {
         *("measure --slo", "measure --scenario mlperf-server", "find", "compare --fail-if", "gate"),
-        *("interfere", "tune", "diagnose --apply", "capacity"),
+        *("interfere", "tune", "tune --slo", "diagnose --apply", "capacity"),
     }
     assert all(codes[INCONCLUSIVE] not in (codes[SHOWN], codes[NOT_SHOWN]) for codes in CODES.values())
 
@@ -161,6 +163,39 @@ def test_tune(percent, is_repeated):
     expected = rule(percent, matters=10.0).ruling
     assert found.ruling == (INCONCLUSIVE if expected == SHOWN and not is_repeated else expected)
     assert ruling_code(found.ruling) == CODES["tune"][found.ruling]
+
+
+P99S = st.tuples(*3 * (st.floats(0.5, 60),)).map(sorted).map(lambda row: Estimate(row[1], row[0], row[2]))
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(st.one_of(P99S, P99S.map(lambda row: Estimate(row.value))), min_size=2, max_size=2))
+def test_the_slo_of_a_study(p99s):
+    """A configuration meets the SLO only if its whole interval does, and none does only if all are beyond."""
+    study = sample_study()
+    names = [row.name for row in study.ranked][:2]
+    chosen = [next(row for row in study.measured if row.name == name) for name in names]
+    trials = tuple(
+        replace(trial, parts=(replace(part, figures=Figures((part.figures.values[0], (LATENCY_P99, p99)))),))
+        for trial, p99 in zip(chosen, p99s, strict=True)
+        for part in trial.parts
+    )
+    study = replace(study, trials=trials)
+    found, made = recommend(study), tuning_document(study)
+    best = found.best.best.parts[0].figures.estimate(LATENCY_P99)
+    if found.slo == SHOWN:
+        assert best.high is not None
+        assert best.high <= LIMIT_MS
+    else:
+        assert "Run it with" not in made.verdict
+    if found.slo == NOT_SHOWN:
+        assert all(p99.low is not None and p99.low > LIMIT_MS for p99 in p99s)
+        assert CODES["tune --slo"][NOT_SHOWN] == NOT_FOUND
+    assert made.verdict.startswith("No configuration meets") == (found.slo == NOT_SHOWN)
+    assert made.verdict.startswith("Inconclusive whether") == (found.slo == INCONCLUSIVE)
+    if found.slo == INCONCLUSIVE:
+        assert made.tone is Tone.WARNING
+        assert ruling_code(found.ruling) == CODES["tune --slo"][INCONCLUSIVE]
 
 
 @settings(max_examples=examples(25), deadline=None)

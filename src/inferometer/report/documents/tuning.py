@@ -33,7 +33,8 @@ from inferometer.report.documents.study import (
 )
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT, TOKEN_TAGS, TOKENS
-from inferometer.stats.verdict import NOT_SHOWN
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
+from inferometer.tune.keeping import keeps
 from inferometer.tune.knobs import knob_words, knobs_of
 from inferometer.tune.knobs import worded as knobs_worded
 from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
@@ -41,8 +42,10 @@ from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import ClientLoad, Status, Trial
 from inferometer.tune.variant import ModelVariant, normal
 
-SHOWN = 5  # configurations in the first table, besides the model's own
+BEST = 5  # configurations in the first table, besides the model's own
 OWN = "own config"
+_SLO_WORDS = {SHOWN: "kept", NOT_SHOWN: "broken", INCONCLUSIVE: "undecided"}
+_SLO_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 NAME = Column("Configuration", is_number=False, is_name=True)
 
 
@@ -213,6 +216,13 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         why = next((f": {trial.reason}" for trial in study.not_done if trial.reason), "")
         return f"No measurement of {facts.models(study)} succeeded, so there is nothing to recommend{why}."
     best, name = found.best.best, label(study, found.best.name)
+    if found.slo == INCONCLUSIVE:
+        which = f"{name} meets" if found.does_pass else "any configuration meets"
+        where = f"{'its figures are' if found.does_pass else f'the nearest is {name}:'} {_gives(study, best)}"
+        return (
+            f"Inconclusive whether {which} the SLO ({_promise(study)}): {where}, too near the limit for so few "
+            "requests. A longer --budget can decide it."
+        )
     if not found.does_pass:
         best_words = f"the best without it is {name}: {_gives(study, best)}"
         return f"No configuration meets the SLO ({_promise(study)}); {best_words}."
@@ -230,6 +240,8 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     words = f"{verb} {shapes}: {_gives(study, best)}"
     if found.gain is None:
         why = "does not meet the SLO" if found.has_default else "was not measured"
+        if found.default_slo == INCONCLUSIVE:
+            why = "may meet the SLO or not: its figures are too near the limit for so few requests"
         return f"{words}; {own} {why}."
     if not found.is_sure:
         lead = difference(found.gain)
@@ -263,13 +275,17 @@ def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
 
 def _tone(study: Study, found: Recommendation | None) -> Tone:
     """Red if the exit code reports a failure; green for a certain gain."""
+    if found is not None and found.slo == INCONCLUSIVE:
+        return Tone.WARNING
     if found is None or not found.does_pass:
         return Tone.BAD
     if found.best.name == study.default_name:
         return Tone.PLAIN
     if found.ruling == NOT_SHOWN and found.gain is not None:
         return Tone.PLAIN
-    return Tone.GOOD if _is_proven(found) or found.gain is None else Tone.WARNING
+    if found.gain is None:
+        return Tone.WARNING if found.ruling == INCONCLUSIVE else Tone.GOOD
+    return Tone.GOOD if _is_proven(found) else Tone.WARNING
 
 
 def _is_proven(found: Recommendation) -> bool:
@@ -317,7 +333,7 @@ def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
 
 
 def _best_section(study: Study) -> Section:
-    rows = facts.selected(study, SHOWN)
+    rows = facts.selected(study, BEST)
     own = next((row for row in study.ranked if row.name == study.default_name), None)
     shape: tuple[Column, ...] = ()  # a launched server: its values are its name
     if not facts.is_launched(study):
@@ -338,7 +354,7 @@ def _best_section(study: Study) -> Section:
         *((Column("SLO", is_number=False),) if _promise(study) else ()),
     )
     cells = tuple(tuple(_best_cells(study, row, own, judged)) for row in rows)
-    tones = tuple(Tone.GOOD if row.does_pass else Tone.BAD for row in rows) if _promise(study) else ()
+    tones = tuple(_SLO_TONES[keeps(study.goals, row.best)] for row in rows) if _promise(study) else ()
     lead = f"{len(rows)} of {plural(len(study.ranked), 'configuration')}, each at its best load."
     title = "The best configurations"
     return Section("best", title, lead, (Table(title, columns, cells, tones=tones),))
@@ -361,7 +377,7 @@ def _best_cells(
     is_other = own is not None and own.name != row.name
     yield change_text(gain(study.goals, best, own.best) / 100) if own is not None and is_other else NONE
     if _promise(study):
-        yield "kept" if row.does_pass else "broken"
+        yield _SLO_WORDS[keeps(study.goals, row.best)]
 
 
 def _rate_cells(study: Study, trial: Trial) -> tuple[str, str]:

@@ -25,7 +25,7 @@ def trial(
         ("perf_latency_p99", Estimate(50.0)),
         ("output_token_throughput", Estimate(tokens, 0.95 * tokens, 1.05 * tokens)),
         ("output_token_throughput_per_user", Estimate(per_user)),
-        ("time_to_first_token_p99", Estimate(ttft_ms)),
+        ("time_to_first_token_p99", Estimate(ttft_ms, 0.9 * ttft_ms, 1.1 * ttft_ms)),
     )
     name = {1: "default", 4: "0", 16: "1"}[slots]
     part = TrialPart("tiny", f"tiny_config_{name}", ClientLoad(concurrency=load), Figures(values))
