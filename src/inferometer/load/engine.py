@@ -109,6 +109,9 @@ class Engine:
         self._free: list[int] = []  # slots of an open plan
         self._batches: Batches | None = None  # of a periodic plan
         self._again = self._issue  # called for a slot after its request has ended
+        self._look: Callable[[], int] | None = (
+            None  # returns the number of rows at which it is to be called again
+        )
         self._spool = spool
         self._log = log
         # --- requests to cancel
@@ -243,7 +246,7 @@ class Engine:
         """Run the loop until the given time, until `stop` returns true, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, cancels, next_look = self._cells, self._cancels, 0
-        times, pauses = self._times, self._times.pauses
+        times, pauses, look = self._times, self._times.pauses, self._look
         end = NEVER if until_ns is None else until_ns
         next_check = self._timeout.next_check_ns(clock())
         while not self.is_interrupted and not (stop is not None and stop()):
@@ -270,7 +273,7 @@ class Engine:
                 if now >= end:
                     break
             if ring.written >= next_look or ring.has_stamps:
-                next_look = ring.written + LOOK_EVERY
+                next_look = ring.written + LOOK_EVERY if look is None else look()
                 if ring.crowded:
                     self._on_crowded()
 

@@ -1,36 +1,34 @@
-"""The engine with spans: it chooses requests to trace, sends their ids to the server, and reports how they went.
+"""The engine with spans: it samples requests and sends their ids to the server.
 
-A request is **sampled** before it is sent, and then carries its ids in `traceparent`. Whether a request fails, or is
-among the slowest, is known only when it ends: such a request gets a span as well, with ids that the server never saw.
-Rendering a header into every request would cost more than the whole rest of the path, so the others carry none.
+A request is sampled before it is sent, and then carries its ids in `traceparent`. The others carry none: rendering a
+header into every request would cost more than the whole rest of the path. All that is reported here is which requests
+were sampled, and the error texts of those that failed; the controller finds both, and the slowest, among the records
+(records/span_matcher.py).
 
-The usual path costs a few comparisons more than without spans: `next_step` counts down to the next sampled request.
-For that one, the link exchanges the rendered request (`carry`), which it reads right after `next_step` returns; at the
-next call it gets the usual one back (`drop`).
+The usual path, `next_step`, is that of the engine without spans. The number of requests until the next sampled one is
+drawn in advance. If that is far off, requests are not counted, but by the number of rows, which is compared between
+rounds of the loop. Then all slots become unsteady, so that the next request is sent by `_send`, and is sampled. The
+rest of the round came too late for that; the next draw is shortened by as many, so that the share is right.
 """
 
 import math
 import random
-from collections.abc import Sequence
-from heapq import heappush, heappushpop
+from array import array
 from typing import Any
 
 from inferometer.base import status as outcome
-from inferometer.load.engine import Engine
+from inferometer.load.engine import LOOK_EVERY, Engine
 from inferometer.load.link import LinkBase
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark
-from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, pack_row
-from inferometer.records.spans import FAILED, MOST_EVENTS, SAMPLED, SLOW, SpanReport, SpanRow
+from inferometer.records.spans import MOST_ROWS, TRACE_CELLS, Failure, SpanReport
 
-SLOWEST = 10  # successful requests of a load that always get a span
-MOST_ROWS = 4096  # between two reports
+NEAR = 16  # requests that are counted one by one
 TEXT = 256  # characters of an error text
-NOT_FAILED = (outcome.OK, outcome.WITHDRAWN, outcome.CANCELLED)
 
 
 class TracedEngine(Engine):
-    """An engine that reports some of its requests as spans."""
+    """An engine that samples some of its requests."""
 
     link: LinkBase  # type: ignore[assignment]  # every link of a worker is one
 
@@ -38,30 +36,37 @@ class TracedEngine(Engine):
         self._share = share
         self._worker = worker
         self._random = random.Random()
-        self._left = self._next = self._gap()  # requests before the next sampled one
+        self._left = self._gap()  # requests before the next sampled one; NEVER while they are not counted
+        self._far = NEVER  # rows from which on requests are counted again
+        self._late = 0  # by how many requests the last sampled one came too late
+        self._steady: list[bool] | None = None  # which slots are steady, while all pretend not to be
         self._carried = -1  # the step whose request the link has exchanged
-        self._traces: dict[int, tuple[int, int, bool]] = {}  # ids of sampled requests by slot
-        self._rows: list[SpanRow] = []
+        self._traces = array("Q")
+        self._texts: list[Failure] = []
         self._dropped = 0
-        self._slowest: list[int] = []  # heap of latencies
-        self._slow_ns = 0  # the least of them; every request is among the slowest until there are enough
         self._text = ""
         super().__init__(**given)
+        self._look = self._look_ahead
         self._send_untraced = self._send
         self._send = self._send_traced
 
     def take_spans(self) -> SpanReport:
-        """Return the spans since the last call."""
-        report = SpanReport(tuple(self._rows), self._dropped)
-        self._rows.clear()
+        """Return what was noted since the last call."""
+        report = SpanReport(self._traces, tuple(self._texts), self._dropped)
+        self._traces = array("Q")
+        self._texts.clear()
         self._dropped = 0
         return report
 
     def apply(self, plan: Plan, start_ns: int = 0) -> None:
-        self._slowest, self._slow_ns = [], 0
+        if self._left >= NEVER:
+            self._left = self._gap()  # as good as what was left of the last one: the draws have no memory
+        self._be_steady()
         super().apply(plan, start_ns)
+        if self._left < NEVER:
+            self._pretend_unsteady()
 
-    # --- before a request is sent
+    # --- which requests
 
     def _gap(self) -> int:
         """Draw the number of requests until the next sampled one: independent of every period of the load."""
@@ -71,145 +76,86 @@ class TracedEngine(Engine):
             return NEVER
         return int(math.log(1 - self._random.random()) / math.log1p(-self._share))
 
-    def _begin_trace(self, slot: int, step: int) -> None:
-        self._next = self._gap()
-        trace_id, span_id = self._ids()
-        is_propagated = self.link.carry(step, f"00-{trace_id:032x}-{span_id:016x}-01")
-        # While the link holds an exchanged request, the countdown stands at -1, so that the usual path need not ask.
-        self._carried, self._left = (step, -1) if is_propagated else (-1, self._next)
-        self._traces[slot] = (trace_id, span_id, is_propagated)
+    def _look_ahead(self) -> int:
+        """Stop counting requests, or begin again; return the number of rows at which to look again."""
+        written = self._ring.written
+        if not self._is_endless:
+            return written + LOOK_EVERY
+        if self._left < NEVER and not self._stops_counting():
+            return written
+        if written < self._far:
+            return min(self._far, written + LOOK_EVERY)
+        self._late, self._far, self._left = written - self._far, NEVER, 0
+        self._pretend_unsteady()
+        return written
 
-    def _ids(self) -> tuple[int, int]:
-        return self._random.getrandbits(128) or 1, self._random.getrandbits(64) or 1
+    def _stops_counting(self) -> bool:
+        """Leave the requests before the next sampled one uncounted, if there are enough of them."""
+        if self._left <= NEAR or not self._is_endless:
+            return False
+        self._far, self._left = self._ring.written + self._left, NEVER
+        self._be_steady()
+        return True
 
-    def _end_carrying(self) -> None:
-        step, self._carried, self._left = self._carried, -1, self._next
-        self.link.drop(step)
+    def _pretend_unsteady(self) -> None:
+        if self._is_endless and self._steady is None:
+            self._steady, self._is_steady = self._is_steady, [False] * len(self._is_steady)
+
+    def _be_steady(self) -> None:
+        if self._steady is not None:
+            more = len(self._is_steady) - len(self._steady)
+            self._is_steady, self._steady = self._steady + [False] * more, None
+
+    def _settle(self, slot: int) -> None:
+        super()._settle(slot)
+        if self._steady is not None:
+            self._steady[slot], self._is_steady[slot] = self._is_steady[slot], False
+
+    # --- a request
 
     def _send_traced(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
-        if self._carried >= 0:
+        if self._carried >= 0:  # sent while the sampled one is: that failed at once
             self._end_carrying()
         if self._left:
-            self._left -= 1
+            if self._left < NEVER:
+                self._left -= 1
             self._send_untraced(slot, step, now_ns, mark)
             return
+        gap, late = self._gap(), self._late
+        self._left, self._late = max(0, gap - late), max(0, late - gap)
         self._begin_trace(slot, step)
         self._send_untraced(slot, step, now_ns, mark)
-        if self._carried >= 0:  # a send that failed at once may have led to the next one, which ended it
-            self._end_carrying()
-
-    # --- after it has ended
-
-    def next_step(
-        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
-    ) -> tuple[int, int]:
-        left = self._left
-        if left <= 0 or now_ns - sent_ns > self._slow_ns or slot in self._traces or not self._is_steady[slot]:
-            return self._next_unusual(slot, sent_ns, wrote_ns, now_ns, received)
-        self._left = left - 1
-        # The same as in Engine, saving one call ten thousand times a second.
-        ring, due, steps, clock = self._ring, self._due, self._steps, self._clock
-        position = ring.position
-        pack_row(
-            self._cells, position,
-            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
-        )  # fmt: skip
-        position += ROW_BYTES
-        ring.position = position if position != ring.end else FIRST_BYTE
-        ring.written += 1
-        steps[slot] = step = self._step
-        following = step + self._stride
-        self._step = following if following < self._step_count else following - self._step_count
-        due[slot] = now = clock()
-        return step, now
-
-    def _next_unusual(
-        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
-    ) -> tuple[int, int]:
-        """Note a request, or sample the next one."""
         if self._carried >= 0:
             self._end_carrying()
-        if self._is_steady[slot] and (now_ns - sent_ns > self._slow_ns or slot in self._traces):
-            self._note(slot, 0, sent_ns, wrote_ns, now_ns, now_ns, received)
-        found = Engine.next_step(self, slot, sent_ns, wrote_ns, now_ns, received)
-        if found[0] >= 0:
-            if self._left:
-                self._left -= 1
-            else:
-                self._begin_trace(slot, found[0])
-        return found
+        self._stops_counting()
 
-    def finish(
-        self,
-        slot: int,
-        status: int,
-        sent_ns: int,
-        wrote_ns: int,
-        first_ns: int,
-        end_ns: int,
-        received: int,
-        *more: Any,
-        **named: Any,
-    ) -> None:
-        if status or slot in self._traces or end_ns - self._begun_ns(slot, sent_ns) > self._slow_ns:
-            self._note(slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, *more, **named)
-        Engine.finish(
-            self, slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, *more, **named
-        )  # fmt: skip
+    def _begin_trace(self, slot: int, step: int) -> None:
+        draw = self._random.getrandbits
+        high, low, span_id = draw(64), draw(64) or 1, draw(64) or 1  # 0 is not valid
+        is_propagated = self.link.carry(step, f"00-{high:016x}{low:016x}-{span_id:016x}-01")
+        if is_propagated:
+            self._carried = step
+        if len(self._traces) < MOST_ROWS * TRACE_CELLS:
+            self._traces.extend(
+                (self._due[slot], step, self._worker, slot, high, low, span_id, is_propagated)
+            )
+        else:
+            self._dropped += 1
 
-    def _begun_ns(self, slot: int, sent_ns: int) -> int:
-        """Return the time from which the request's latency counts."""
-        return sent_ns if sent_ns and self._times.open is None else self._due[slot]
+    def _end_carrying(self) -> None:
+        step, self._carried = self._carried, -1
+        self.link.drop(step)
 
     def _explain(self, status: int, text: str) -> None:
-        self._text = text[:TEXT]
+        if status != outcome.WITHDRAWN:
+            self._text = text[:TEXT]
         super()._explain(status, text)
 
-    def _note(
-        self,
-        slot: int,
-        status: int,
-        sent_ns: int,
-        wrote_ns: int,
-        first_ns: int,
-        end_ns: int,
-        received: int,
-        responses: int = 1,
-        times: Sequence[int] = (),
-        tokens: int = 0,
-        prompt_tokens: int = 0,
-        reasoning_tokens: int = 0,
-        cached_tokens: int = 0,
-        *_: int,
-        **__: int,
-    ) -> None:
-        took_ns = end_ns - self._begun_ns(slot, sent_ns)
-        is_failed = status not in NOT_FAILED
-        is_slow = status == outcome.OK and self._is_among_slowest(took_ns)
-        trace = self._traces.pop(slot, None)
+    def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
         text, self._text = self._text, ""
-        if trace is None and not is_failed and not is_slow:
-            return
-        if len(self._rows) >= MOST_ROWS:
-            self._dropped += 1
-            return
-        ids = trace or (*self._ids(), False)
-        reason = FAILED if is_failed else SLOW if trace is None else SAMPLED
-        self._rows.append(
-            SpanRow(
-                reason, *ids, self._worker, slot, self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status,
-                text if is_failed else "", self._steps[slot], received, responses, tuple(times[:MOST_EVENTS]),
-                tokens, prompt_tokens, reasoning_tokens, cached_tokens, took_ns,
-            )
-        )  # fmt: skip
-
-    def _is_among_slowest(self, took_ns: int) -> bool:
-        if took_ns <= self._slow_ns:
-            return False
-        if len(self._slowest) < SLOWEST:
-            heappush(self._slowest, took_ns)
-        else:
-            heappushpop(self._slowest, took_ns)
-        if len(self._slowest) == SLOWEST:
-            self._slow_ns = self._slowest[0]
-        return True
+        if self._steady is not None:
+            self._steady[slot] = False
+        if len(self._texts) < MOST_ROWS:
+            failure = Failure(self._due[slot], self._steps[slot], self._worker, slot, text)
+            self._texts.append(failure)
+        return super()._failed(slot, now_ns, is_answered)

@@ -24,12 +24,13 @@ from inferometer.base.system import most_open_files, unnamed_file
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
-from inferometer.load.plan import Cancellation, Closed, Plan
+from inferometer.load.plan import Cancellation, Closed, Open, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.network_path import NetworkPath
 from inferometer.records.records import EMPTY, Records, RingReader, Totals, from_cells, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
+from inferometer.records.span_matcher import SpanMatcher
 from inferometer.records.spans import SpanReport, Tracing
 from inferometer.services.traffic import Traffic
 
@@ -201,6 +202,7 @@ class Workers:
     spool_problem: str = ""  # why a worker could not keep its requests
     tracing: Tracing | None = None
     _path: NetworkPath = field(default_factory=NetworkPath)
+    _spans: SpanMatcher = field(default_factory=SpanMatcher)
     _processes: list[_Worker] = field(default_factory=list)
     _examples: dict[int, str] = field(default_factory=dict)
     _backlog: list[Records] = field(default_factory=list)
@@ -302,6 +304,7 @@ class Workers:
         # Surplus slots end after their current request; one that hangs must not block the next level forever.
         messages = (Apply(plan.share(number, self.parts), start_ns) for number in numbers)
         self._ask(Applied, messages, hurried_s=HURRIED_NS / NS_PER_S / 2)
+        self._spans.begin(counts_from_due=isinstance(plan, Open))
         self._round_ns = ROUND_NS if plan.count is None else FIRST_ROUND_NS
         return start_ns
 
@@ -336,7 +339,6 @@ class Workers:
             self._examples = {**answer.examples, **self._examples}
             self.spool_problem = self.spool_problem or answer.spool_problem
         self._path.add(answer.path for answer in answers)
-        self._trace(answer.spans for answer in answers)
         if asked_ns >= min(until_ns, self._look_ns):
             self._look_ns = asked_ns + LOOK_NS
             files = max(open_files(process.child.pid) for process in self._processes)
@@ -361,6 +363,7 @@ class Workers:
         )
         records = self._take()
         self._path.match(records)
+        self._trace((answer.spans for answer in answers), records, self._last.seen_ns)
         self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
         running = [from_cells(*answer.running) for answer in answers if answer.running is not None]
         return self._last._replace(records=records, running=join(running) if running else None)
@@ -385,13 +388,16 @@ class Workers:
         )
         self.drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
-        self._trace(answer.spans for answer in answers)
+        self._trace((answer.spans for answer in answers), join(self._backlog))
         return sum(answer.cancelled for answer in answers)
 
-    def _trace(self, reports: Iterable[SpanReport]) -> None:
-        for report in reports:
-            if self.tracing is not None and (report.rows or report.dropped):
-                self.tracing.sink.add(report, self._path)
+    def _trace(self, reports: Iterable[SpanReport], records: Records, reported_ns: float = math.inf) -> None:
+        if self.tracing is None:
+            return
+        self._spans.add(reports)
+        rows, dropped = self._spans.match(records, reported_ns), self._spans.take_dropped()
+        if rows or dropped:
+            self.tracing.sink.add(rows, dropped, self._path)
 
     def totals(self) -> Totals:
         self.drain()

@@ -1,5 +1,8 @@
 """Requests to be exported as spans: what a worker reports about each, and who receives it."""
 
+import random
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # needs numpy, which workers do without
@@ -8,6 +11,9 @@ if TYPE_CHECKING:  # needs numpy, which workers do without
 SAMPLED = "sampled"
 FAILED = "failed"
 SLOW = "slow"
+SLOWEST = 10  # successful requests of a load that always get a span
+MOST_ROWS = 4096  # between two reports
+TRACE_CELLS = 8  # integers that describe a sampled request
 MOST_EVENTS = 128  # responses with a time of their own, the usual limit of OpenTelemetry
 
 
@@ -18,8 +24,8 @@ class SpanRow(NamedTuple):
     trace_id: int
     span_id: int
     is_propagated: bool  # the request carried the ids to the server
-    worker: int
-    slot: int
+    worker: int | None  # of sampled and failed requests
+    slot: int | None
     due_ns: int
     sent_ns: int
     wrote_ns: int
@@ -38,17 +44,50 @@ class SpanRow(NamedTuple):
     took_ns: int = 0  # latency as the level counts it
 
 
-class SpanReport(NamedTuple):
-    """Spans of a worker since its last report, and how many it had no room for."""
+class SampledRequest(NamedTuple):
+    """A sampled request, when it is sent."""
 
-    rows: tuple[SpanRow, ...] = ()
+    due_ns: int
+    step: int
+    worker: int
+    slot: int
+    trace_id: int
+    span_id: int
+    is_propagated: bool
+
+
+class Failure(NamedTuple):
+    """Where a request failed, and its error text."""
+
+    due_ns: int
+    step: int
+    worker: int
+    slot: int
+    text: str
+
+
+class SpanReport(NamedTuple):
+    """What a worker has noted since its last report, and how many sampled requests it had no room for."""
+
+    cells: "array[int]" = array(
+        "Q"
+    )  # TRACE_CELLS for each sampled request: far smaller and faster than objects
+    failures: tuple[Failure, ...] = ()
     dropped: int = 0
+
+    @property
+    def traces(self) -> Iterator[SampledRequest]:
+        rows = iter(self.cells)
+        for due_ns, step, worker, slot, high, low, span_id, is_propagated in zip(
+            *[rows] * TRACE_CELLS, strict=True
+        ):
+            yield SampledRequest(due_ns, step, worker, slot, high << 64 | low, span_id, bool(is_propagated))
 
 
 class SpanSink(Protocol):
     """Receiver of spans in the controller."""
 
-    def add(self, report: SpanReport, path: "NetworkPath") -> None: ...
+    def add(self, rows: Iterable[SpanRow], dropped: int, path: "NetworkPath") -> None: ...
 
 
 class Tracing(NamedTuple):
@@ -56,3 +95,8 @@ class Tracing(NamedTuple):
 
     share: float  # of all requests, chosen at random before they are sent
     sink: SpanSink
+
+
+def new_ids(source: random.Random) -> tuple[int, int]:
+    """Draw a trace id and a span id; zero is not valid."""
+    return source.getrandbits(128) or 1, source.getrandbits(64) or 1

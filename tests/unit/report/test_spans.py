@@ -12,7 +12,7 @@ from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.records.network_path import NetworkPath
 from inferometer.records.path import Opening
-from inferometer.records.spans import FAILED, SAMPLED, SLOW, SpanReport, SpanRow
+from inferometer.records.spans import FAILED, SAMPLED, SLOW, SpanRow
 from inferometer.report import spans as module
 from inferometer.report.spans import LabeledSpan, SpanExport, SpanSubject, encoded
 
@@ -61,7 +61,7 @@ def exported(post, *rows, path=None, dropped=0):
     said: list[str] = []
     spans = SpanExport(post, said.append, epoch_ns=0)
     spans.level_started("concurrency", 4)
-    spans.add(SpanReport(rows, dropped), path or NetworkPath())
+    spans.add(rows, dropped, path or NetworkPath())
     spans.close()
     spans._thread.join()
     return said
@@ -178,7 +178,7 @@ def test_a_hanging_collector_delays_the_end_for_a_limited_time(monkeypatch):
     over = threading.Event()
     said: list[str] = []
     spans = SpanExport(FakePost(lambda body: over.wait(30) and b""), said.append, epoch_ns=0)
-    spans.add(SpanReport(tuple(map(row, range(1, 4)))), NetworkPath())
+    spans.add(map(row, range(1, 4)), 0, NetworkPath())
     spans.close()
     over.set()
     spans._thread.join()
