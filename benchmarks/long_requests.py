@@ -156,7 +156,7 @@ class Rate(NamedTuple):
 
 def said_of(case: Rate) -> tuple[bool, bool]:
     """Whether a level of 10 s was called overloaded, and bimodal."""
-    source, clock = random.Random(case.seed), FakeClock()
+    source, clock = random.Random(f"service {case.seed}"), FakeClock()  # independent of the arrivals
     draw = SERVICE[case.service]
     server = FakeServer(lambda number, sent_ns: Reply(round(draw(source))), servers=1)
     instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())

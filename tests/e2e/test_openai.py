@@ -221,8 +221,9 @@ def test_a_server_that_refuses_to_stream_is_measured_with_whole_answers(
     found = json.loads(path.read_text())
     assert (ended.code, asked.code) == (0, 1)
     assert found["levels"][0]["measurement"]["request_count"] == 10
-    assert "the server refused to stream" in ended.stdout
-    assert "cannot stream" in ended.stdout
+    (said,) = (row["text"] for row in found["remarks"] if row["note"] == "NOT_STREAMED")
+    assert said.startswith("the server refused to stream")
+    assert "cannot stream" in said
 
 
 ENDPOINTS = [

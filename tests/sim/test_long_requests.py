@@ -87,7 +87,7 @@ def test_a_server_that_compiles_by_shape_counts_from_when_it_is_steady_or_says_s
 
 
 def by_rate(per_s, *, is_random, seed, draw, level_settings, seconds=10):
-    source, clock = random.Random(seed), FakeClock()
+    source, clock = random.Random(f"service {seed}"), FakeClock()  # independent of the arrivals
     server = FakeServer(lambda number, sent_ns: Reply(round(draw(source))), servers=1)
     instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
     duration_ns = seconds * NS_PER_S
