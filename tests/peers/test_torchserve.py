@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.server.presets import PRESETS
-from tests.peers.conftest import environment
+from tests.peers.conftest import DEADLINE_S, HERE, environment
 
 KIND = ("--service-kind", "torchserve")
 
@@ -127,3 +128,38 @@ def test_the_settings_of_the_preset_exist() -> None:
         manager = jar.read("org/pytorch/serve/util/ConfigManager.class")
     for knob in PRESETS["torchserve"].knobs.values():
         assert knob.option.rstrip("=").encode() in manager, knob.option
+
+
+CONFIG = """\
+inference_address=http://127.0.0.1:{port}
+management_address=http://127.0.0.1:{port_management}
+metrics_address=http://127.0.0.1:{port_metrics}
+grpc_inference_port={port_grpc}
+grpc_management_port={port_grpc_management}
+default_workers_per_model=1
+"""
+
+
+def test_its_workers_are_tuned_without_a_restart(
+    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    programs = environment("torchserve").parent
+    monkeypatch.setenv("PYTHONPATH", str(HERE / "torchserve"))
+    words = ("--model-name", "echo", "--version", "1.0", "--handler", HERE / "torchserve" / "echo_handler.py")
+    subprocess.run([programs / "torch-model-archiver", *words], check=True, timeout=DEADLINE_S)
+    Path("config.properties").write_text(CONFIG)
+    command = "--foreground --disable-token-auth --model-store . --models echo.mar --ts-config {config}"
+    call = "PUT http://127.0.0.1:{port_management}/models/echo?min_worker={workers}&max_worker={workers}&synchronous=true"
+    ended = run(
+        *("inferometer", "tune", "--preset", "torchserve", "--serve", f"{programs / 'torchserve'} {command}"),
+        *("--serve-file", "config=config.properties", "--serve-env", "TMPDIR={dir}"),
+        *("--serve-env", f"PATH={programs}:{os.environ['PATH']}", "--serve-env", "LOG_LOCATION={dir}"),
+        *("--vary", "workers=1:3", "--serve-set", call, "-m", "echo", "--body", '{"a": 1}', "-c", "4"),
+        *("--search", "brute", "--no-store", "--allow-inconclusive"),
+    )
+    assert ended.code == 0, ended.stderr + ended.stdout
+    trials = ended.result["trials"]
+    assert [trial["status"] for trial in trials] == ["measured"] * 3
+    assert len(list(Path("inferometer-tune-logs").iterdir())) == 1  # one start
+    assert "curl -fsS -X PUT" in ended.stdout

@@ -3,12 +3,15 @@
 Its tokenizer knows one word as one token and its chat template adds none, so every count is known beforehand.
 """
 
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tests.peers.conftest import Transformers
+from inferometer.server.presets import PRESETS
+from tests.peers.conftest import Transformers, environment
 
 CHAT, COMPLETIONS = "v1/chat/completions", "v1/completions"
 
@@ -51,3 +54,13 @@ def test_a_model_that_it_does_not_have_is_refused_in_its_words(
     (failure,) = ended.measurement["failures"]
     assert (failure["kind"], failure["count"]) == ("http 400", 3)
     assert "requested 'other'" in failure["example"]
+
+
+def test_the_options_of_the_preset_exist() -> None:
+    program = environment("transformers").parent / "transformers"
+    found = subprocess.run(
+        [program, "serve", "--help"], capture_output=True, text=True, check=True, timeout=300
+    )
+    for knob in PRESETS["transformers"].knobs.values():
+        for option in (knob.option,) if knob.option else filter(None, knob.values):
+            assert re.search(rf"{option}\b", found.stdout), option

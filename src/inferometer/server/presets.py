@@ -125,6 +125,7 @@ PRESETS: Mapping[str, Preset] = {
             "cb_max_batch_tokens": PresetKnob("--cb-max-batch-tokens", (256, 512, 1024, 2048)),
             "cb_block_size": PresetKnob("--cb-block-size", (16, 32, 64, 128, 256)),
             "cb_num_blocks": PresetKnob("--cb-num-blocks", (256, 512, 1024, 2048)),
+            "cb_cuda_graph": PresetKnob("", ("", "--cb-use-cuda-graph"), ""),
         },
     ),
     "torchserve": Preset(
