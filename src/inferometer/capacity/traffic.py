@@ -13,7 +13,7 @@ including bursts; otherwise arrivals are Poisson at the rate of their stretch.
 import csv
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,7 @@ from inferometer.dataset.dataset import read_bytes, split_lines
 from inferometer.dataset.replay import Trace, parse_trace
 from inferometer.dataset.trace_tokens import cacheable_in_blocks
 from inferometer.options.names import option_name
+from inferometer.options.values import plain_rate
 
 Times = NDArray[np.float64]
 
@@ -99,6 +100,8 @@ def read_traffic(given: str, stretch_s: float | None = None) -> ExpectedTraffic:
     """Read a rate, a trace or a daily curve, detecting which of them was given."""
     if _RATE.fullmatch(given.strip()):
         return of_rate(given)
+    if not Path(given).exists() and _RATE.fullmatch(plain_rate(given)):
+        return replace(of_rate(plain_rate(given)), name=given.strip())
     if not Path(given).exists():
         raise UsageError(
             f"{option_name('--traffic')} is '{given}', which is neither a rate nor a file", remedy=FORMS

@@ -22,7 +22,11 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "rate"), [("200/s", 200), ("200", 200), ("12000/m", 200), (" 7.2/h ", 0.002), ("86400/day", 1)]
+    ("given", "rate"),
+    [
+        *(("200/s", 200), ("200", 200), ("12000/m", 200), (" 7.2/h ", 0.002), ("86400/day", 1)),
+        *(("100rps", 100), ("100 req/s", 100), ("1.5k", 1500), ("6000/min", 100)),
+    ],
 )
 def test_a_rate_is_one_stretch(given, rate):
     found = read_traffic(given)
