@@ -488,15 +488,16 @@ def _window(number: int, window: WindowFigures) -> str:
 def _trial_words(trial: Any) -> str:
     """Describe a trial of a diagnosis or of the tuner."""
     from inferometer.diagnose.diagnosis import ChangeTrial
-    from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
+    from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, TOKENS
 
     if isinstance(trial, ChangeTrial):
         from inferometer.report.documents.diagnosis import trial_words
 
         return trial_words(trial)
 
-    rate, p99_ms = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
-    figures = [] if rate is None else [f"{quantity(rate)} infer/s"]
+    rates = ((trial.combined(TOKENS), "tokens/s"), (trial.combined(THROUGHPUT), "infer/s"))
+    p99_ms = trial.combined(LATENCY_P99)
+    figures = [f"{quantity(rate)} {unit}" for rate, unit in rates if rate is not None][:1]
     figures += [] if p99_ms is None else [f"p99 {duration(p99_ms * NS_PER_MS)}"]
     found = ", ".join(figures) or "no throughput, no latency"
     return f"{trial.name}, {_load_words(trial)}: {found if trial.is_measured else trial.reason}"

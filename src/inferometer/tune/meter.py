@@ -148,7 +148,8 @@ class EngineMeter:
         self._gpus = 0  # number seen in the previous trial
         self._warm_for: set[tuple[str, ClientLoad]] = set()  # loads for which the running server is warm
         self._longest_s = math.inf if patience_s is None else patience_s / 2  # of a trial with slow answers
-        self._warm_up_s = PATIENCE_S if patience_s is None else patience_s
+        self._warm_up_s = PATIENCE_S if patience_s is None else patience_s  # of a server, for all its loads
+        self._warmed_s = 0.0  # of that, used by the running server
 
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(
@@ -161,6 +162,7 @@ class EngineMeter:
         if is_fresh:
             self._end([key for key, client in self._clients.items() if client.setup.host is not None])
             self._warm_for.clear()
+            self._warmed_s = 0.0
         warming: Warming | None = None
         for variant, load in proposal.parts:
             self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
@@ -197,17 +199,20 @@ class EngineMeter:
         begun_ns = now_ns = monotonic_ns()
         while is_warming(levels[0].windows):
             now_ns = monotonic_ns()
-            if warming.seconds + (now_ns - begun_ns) / NS_PER_S >= self._warm_up_s:
+            if self._warmed_s + (now_ns - begun_ns) / NS_PER_S >= self._warm_up_s:
                 break
             levels = self._levels(proposal, deployment)
-        return levels, (now_ns - begun_ns) / NS_PER_S
+        more_s = (now_ns - begun_ns) / NS_PER_S
+        self._warmed_s += more_s
+        return levels, more_s
 
     def _cold_note(self, warming: Warming, level: Level) -> str:
-        if warming.seconds < self._warm_up_s or (warming.is_warm and not is_warming(level.windows)):
+        if self._warmed_s < self._warm_up_s or (warming.is_warm and not is_warming(level.windows)):
             return ""
-        self._warm_up_s = COLD_WARM_UP_S  # or it would be spent on every load
+        if warming.seconds >= self._warm_up_s:
+            self._warm_up_s = COLD_WARM_UP_S  # or it would be spent on every server
         return (
-            f"the server was still getting faster after a warm-up of {quantity(warming.seconds)} s, so these figures "
+            f"the server was still getting faster after a warm-up of {quantity(self._warmed_s)} s, so these figures "
             "may be too low"
         )
 
@@ -248,7 +253,9 @@ class EngineMeter:
             return None
         plan = _plan(load, client.setup.options).plan
         with self._failing(model, load):
-            found = warm_server(client.instrument, plan, round(self._warm_up_s * NS_PER_S))
+            limit_s = max(self._warm_up_s - self._warmed_s, COLD_WARM_UP_S)
+            found = warm_server(client.instrument, plan, round(limit_s * NS_PER_S))
+        self._warmed_s += found.seconds
         self._check_answered(client, is_answered=found.is_answered)
         self._warm_for.add((model, load))
         self._round_s[model] = found.seconds * (load.concurrency or 1) / max(found.requests, 1)

@@ -410,7 +410,15 @@ class TunedTrials:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def tell(self, name: str, concurrency: int, rate: float, *, is_known: bool = False) -> None:
+    def tell(
+        self,
+        name: str,
+        concurrency: int,
+        rate: float,
+        *,
+        is_known: bool = False,
+        tag: str = "perf_throughput",
+    ) -> None:
         from inferometer.stats.measurement import Estimate
         from inferometer.tune.search.search import Proposal
         from inferometer.tune.trial import ClientLoad, Figures, Status
@@ -420,10 +428,17 @@ class TunedTrials:
         proposal = Proposal(((ModelVariant("m", name, {}, config), ClientLoad(concurrency=concurrency)),))
         self.progress.proposed(proposal, is_known=is_known)
         bare = proposal.trial(0, Status.MEASURED)
-        figures = Figures((("perf_throughput", Estimate(rate)),))
+        figures = Figures(((tag, Estimate(rate)),))
         trial = replace(bare, parts=tuple(replace(part, figures=figures) for part in bare.parts))
         self.progress.led(trial, does_pass=True)
         self.progress.tried(trial)
+
+
+def test_a_trial_of_a_text_server_shows_tokens() -> None:
+    stream = io.StringIO()
+    tuner = TunedTrials(PlainProgress(never, stream, FakeClock()))
+    tuner.tell("m_config_1", 4, 80.0, tag="output_token_throughput")
+    assert "concurrency=4: 80.0 tokens/s" in stream.getvalue()
 
 
 def test_a_search_shows_trial_best_and_remaining_time() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inferometer.base.units import NS_PER_S
 from inferometer.measure.warming import Warming, is_warming
+from inferometer.options.options import Options
 from inferometer.tune.meter import COLD_WARM_UP_S, EngineMeter
 from inferometer.tune.search.clock import SearchClock
 from inferometer.tune.settings import PATIENCE_S, Effort, SearchSettings
@@ -44,6 +46,7 @@ def test_a_level_that_began_slower_than_it_continued_was_not_warm(rates, expecte
 
 def measured(monkeypatch, courses: list[list[float]], warming: Warming) -> tuple[EngineMeter, Any, str]:
     meter = EngineMeter({}, Effort(1.0, 0.05), {})
+    meter._warmed_s = warming.seconds
     later = iter(courses[1:])
     monkeypatch.setattr(meter, "_levels", lambda *_: [level(next(later))])
     proposal: Any = None
@@ -67,6 +70,22 @@ def test_a_server_that_is_never_warm_is_named_and_not_waited_for_again(monkeypat
     meter, _, note = measured(monkeypatch, [course], Warming(PATIENCE_S, 500, is_warm))
     assert ("still getting faster after a warm-up of 30" in note) is is_cold
     assert meter._warm_up_s == (COLD_WARM_UP_S if is_cold else PATIENCE_S)
+
+
+def test_the_loads_of_a_server_share_its_warm_up(monkeypatch):
+    meter = EngineMeter({}, Effort(1.0, 0.05), {})
+    limits = []
+
+    def warm(_instrument, _plan, limit_ns):
+        limits.append(limit_ns / NS_PER_S)
+        return Warming(min(limits[-1], 12.0), 50, is_warm=True)
+
+    client = SimpleNamespace(setup=SimpleNamespace(options=Options()), instrument=None)
+    monkeypatch.setattr("inferometer.tune.meter.warm_server", warm)
+    monkeypatch.setattr(meter, "_client", lambda *_: client)
+    for load in (1, 4, 16, 64):
+        meter._warm("m", ClientLoad(concurrency=load), deployment=None)
+    assert limits == [PATIENCE_S, PATIENCE_S - 12.0, PATIENCE_S - 24.0, COLD_WARM_UP_S]
 
 
 def trial(number: int, name: str, **more: Any) -> Trial:
