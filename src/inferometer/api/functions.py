@@ -65,8 +65,9 @@ def measure(
     classic stability rule. `watcher` is notified of progress and can stop the run. Several models with their weights,
     {"a": 3, "b": 1}, take turns on the same connections.
     """
+    from inferometer.measure.addresses import prepare_shared
     from inferometer.measure.mix import prepare_mix
-    from inferometer.measure.prepare import OWN_HABITS, STREAMING_HABITS, prepare
+    from inferometer.measure.prepare import OWN_HABITS, STREAMING_HABITS
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
@@ -79,7 +80,7 @@ def measure(
     if len(models) > 1:
         setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
     else:
-        setup = prepare(options, command="measure", habits=STREAMING_HABITS)
+        setup = prepare_shared(options, command="measure", habits=STREAMING_HABITS)
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
@@ -162,13 +163,13 @@ def find(
     The answer is the result's `finding`; `duration_s` limits the whole search, `start` is the first load to try.
     """
     from inferometer.find.run import goal_of, run_find
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.addresses import prepare_shared
     from inferometer.stats.watcher import completed
 
     own = checked(FindOptions, slo=slo, by=by, start=start, duration_s=duration_s)
     options = asked("find", given | {"model": model}, duration_s=own.duration_s, slo=own.slo)
     goal = goal_of(own, options)
-    setup = prepare(options, command="find")
+    setup = prepare_shared(options, command="find")
     return list(run_find(setup, goal, completed(watcher)))[-1]
 
 

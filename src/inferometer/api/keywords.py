@@ -39,6 +39,7 @@ class _InAll(TypedDict, total=False):
     bodies: Sequence[str]
     request_timeout_s: float
     streaming: bool
+    no_streaming: bool
     sequence_length: int | None
     sequence_length_variation: float
     sequence_ids: tuple[int, int | None] | None
@@ -77,6 +78,11 @@ class _NotInTune(TypedDict, total=False):
     sequences: int
     serial_sequences: bool
     seed: int
+
+
+class _InMeasureFind(TypedDict, total=False):
+    balance: str | None
+    profile_export: str | None
 
 
 class _InMeasureCompare(TypedDict, total=False):
@@ -165,10 +171,6 @@ class _NotInScenario(TypedDict, total=False):
     log_frequency: int | None
 
 
-class _InMeasureFind(TypedDict, total=False):
-    profile_export: str | None
-
-
 class _NotInScenarioInterfere(TypedDict, total=False):
     collect_metrics: bool
     metrics_url: str | None
@@ -178,6 +180,7 @@ class _NotInScenarioInterfere(TypedDict, total=False):
 class MeasureKeywords(
     _InAll,
     _NotInTune,
+    _InMeasureFind,
     _InMeasureCompare,
     _NotInFind,
     _InMeasure,
@@ -191,7 +194,6 @@ class MeasureKeywords(
     _InMeasureTune,
     _NotInInterfereFindTune,
     _NotInScenario,
-    _InMeasureFind,
     _NotInScenarioInterfere,
     total=False,
 ):
@@ -231,12 +233,12 @@ class InterfereKeywords(
 class FindKeywords(
     _InAll,
     _NotInTune,
+    _InMeasureFind,
     _NotInScenarioTune,
     _NotInTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
     _NotInScenario,
-    _InMeasureFind,
     _NotInScenarioInterfere,
     total=False,
 ):

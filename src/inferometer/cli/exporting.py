@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
+from inferometer.stats.measurement import ADDRESS
 
 if TYPE_CHECKING:
     from inferometer.measure.prepare import Setup
@@ -105,11 +106,12 @@ def _subject(setup: "Setup") -> "SpanSubject":
     from inferometer.report.spans import SpanSubject
 
     settings, wiring = setup.level_settings, setup.traffic.wiring
+    is_mixed = bool(settings.classes) and settings.class_mode != ADDRESS
     return SpanSubject(
         url=str(wiring.endpoint),
         protocol=wiring.protocol,
-        models=tuple(row.name for row in settings.classes) or (setup.model.name,),
-        model_of_step=settings.class_of_step,
+        models=tuple(row.name for row in settings.classes) if is_mixed else (setup.model.name,),
+        model_of_step=settings.class_of_step if is_mixed else (),
         api=setup.result.effective.api,
     )
 

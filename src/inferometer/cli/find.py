@@ -52,14 +52,14 @@ def _options(request: Request[FindOptions]) -> Options:
 
 def run(request: Request[FindOptions], keeper: "Keeper") -> int:
     from inferometer.find.run import goal_of, run_find
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.addresses import prepare_shared
 
     own, options = request.own, _options(request)
     goal = goal_of(own, options)
     keeper.about(url=options.url or "", model=options.model, slo=options.slo)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="find")
+        setup = prepare_shared(options, command="find")
         code = run_and_report(setup, keeper, partial(run_find, setup, goal), find_code)
         return allowed(code, is_allowed=own.allow_inconclusive)
 

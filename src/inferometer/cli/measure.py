@@ -79,8 +79,9 @@ def maybe_listing(request: Request[MeasureOptions]) -> str | None:
 
 def run(request: Request[MeasureOptions], keeper: "Keeper") -> int:
     from inferometer.base.messages import messages_shown
+    from inferometer.measure.addresses import prepare_shared
     from inferometer.measure.mix import prepare_mix
-    from inferometer.measure.prepare import OWN_HABITS, STREAMING_HABITS, prepare
+    from inferometer.measure.prepare import OWN_HABITS, STREAMING_HABITS
     from inferometer.measure.run import run as measure
 
     own = request.own
@@ -99,7 +100,7 @@ def run(request: Request[MeasureOptions], keeper: "Keeper") -> int:
         if len(models) > 1:
             setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
         else:
-            setup = prepare(options, command="measure", habits=STREAMING_HABITS)
+            setup = prepare_shared(options, command="measure", habits=STREAMING_HABITS)
         if spans is not None:
             setup = replace(setup, tracing=tracing_of(own, setup, spans))
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)

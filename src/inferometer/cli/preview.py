@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from inferometer.options.command_line import Request
 
 BAD_REPLY = 1
+SEVERAL_ADDRESSES = ("measure", "find")
+"""Commands that spread their load over several addresses."""
 
 
 def preview(name: str, request: "Request[Any]") -> int:
@@ -28,17 +30,18 @@ def preview(name: str, request: "Request[Any]") -> int:
             "--dry-run sends nothing, but --show-request and --show-reply send one request",
             remedy="give one of them",
         )
+    from inferometer.measure.addresses import prepare_shared
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.preview import first_of, reply_text, request_text, send
 
     if unwritten := [f"--{form}" for form in FORMS if form in request.load]:
         to_stderr(f"{' and '.join(unwritten)}: not written, since nothing is measured")
-    is_good = True
+    is_good, prepare_any = True, prepare_shared if name in SEVERAL_ADDRESSES else prepare
     for title, load in _loads(name, request):
         options = load if isinstance(load, Options) else load.options
         with messages_shown(options.verbose), dry_run() if is_dry else nullcontext(), _not_run(title):
             setup = (
-                prepare(
+                prepare_any(
                     replace(options, is_dry=is_dry),
                     command=name,
                     habits=Habits(streams_text=name == "measure"),

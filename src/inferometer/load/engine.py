@@ -35,6 +35,7 @@ from typing import Any, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.units import NS_PER_MS, Clock
+from inferometer.load.balance import Balance, Send
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.periodic import Batches
 from inferometer.load.plan import NEVER, Cancellation, Closed, Open, Periodic, Plan
@@ -78,6 +79,7 @@ class Engine:
         spool: Spool | None = None,
         log: RequestLog | None = None,
         cancellation: Cancellation | None = None,
+        balance: Balance | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # first error text of each failure status
         self.active = 0  # slots that are busy or pausing
@@ -122,10 +124,14 @@ class Engine:
         next_step: NextStep = self.next_step
         if spool is not None or log is not None:
             finish = self._finish_observed
-        if spool is not None or log is not None or cancellation is not None:
+        if balance is not None:
+            finish = balance.ending(finish)
+        if spool is not None or log is not None or cancellation is not None or balance is not None:
             next_step = always_finish(finish)
         self.link = open_link(Callbacks(finish, next_step, self._explain))
-        self._send = self.link.send if log is None else self._send_logged
+        self._send: Send = self.link.send if log is None else self._send_logged
+        if balance is not None:
+            self._send = balance.sending(self._send, self._steps)
 
     # --- called by the worker
 
@@ -434,7 +440,9 @@ class Engine:
         """Pause the slot if the session has a delay before its next turn; return whether it pauses."""
         assert self._sequences is not None
         pause = (
-            0 if mark.is_end or self._times.open is not None else self._sequences.pause_ns(self._steps[slot])
+            0
+            if mark.is_end or self._times.open is not None
+            else self._sequences.pause_ns(self._steps[slot] % self._step_count)
         )
         if not pause or slot >= self._concurrency:
             return False

@@ -22,10 +22,11 @@ from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.base.messages import ALOUD, messages_shown
 from inferometer.base.system import most_open_files
 from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.load.balance import Balance
 from inferometer.load.channel import Channel
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
-from inferometer.load.link import LinkBase, LinkSetup, OpenLink, Replies, Request, RequestLog, shown_body
+from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog, shown_body
 from inferometer.load.messages import (
     Adjust,
     Applied,
@@ -45,7 +46,7 @@ from inferometer.records.path import PathReport
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spans import SpanReport
 from inferometer.records.spool import Spool
-from inferometer.services.traffic import IN_PROCESS, Checker
+from inferometer.services.traffic import IN_PROCESS, Checker, Wiring
 
 if TYPE_CHECKING:
     from inferometer.load.task_engine import TaskEngine
@@ -79,7 +80,11 @@ def main() -> None:
 
 
 def _open_link(setup: LinkSetup) -> OpenLink:
-    """Create the link of the setup's protocol."""
+    """Create the link of the setup's protocol, or one for each of several addresses."""
+    if setup.wiring.others:
+        from inferometer.load.address_links import AddressLinks
+
+        return AddressLinks.opener(setup, _open_link)
     if setup.wiring.protocol == "grpc":
         from inferometer.load.grpc import GrpcLink
 
@@ -109,6 +114,12 @@ def _requests(job: Job) -> list[Request]:
     views = {span: whole[span[0] : span[1]] for span in job.spans}  # each once: a mixture repeats requests
     requests = {span: bytes(view) if len(view) <= SMALL else view for span, view in views.items()}
     return [requests[span] for span in job.spans]
+
+
+def _maybe_balance(wiring: Wiring, steps: int) -> Balance | None:
+    if not wiring.others:
+        return None
+    return Balance(wiring.balance, 1 + len(wiring.others), steps, first=wiring.worker)
 
 
 class _Worker:
@@ -143,8 +154,9 @@ class _Worker:
             from inferometer.load.traced import TracedEngine
 
             make = partial(TracedEngine, share=job.trace_share, worker=job.wiring.worker)
+        steps = len(requests) // (1 + len(job.wiring.others))
         self._engine = make(
-            steps=len(requests),
+            steps=steps,
             open_link=_open_link(setup),
             reactor=self._reactor,
             ring=self._ring,
@@ -157,6 +169,7 @@ class _Worker:
             spool=self._spool,
             cancellation=job.cancellation,
             log=None if job.verbose < ALOUD else RequestLog(requests, job.wiring),
+            balance=_maybe_balance(job.wiring, steps),
         )
         self._take = getattr(self._engine, "take_spans", None)
 
@@ -274,7 +287,7 @@ class _Worker:
             spool_problem="" if spool is None else spool.problem,
             visits=getattr(engine, "begun", 0),
             running=InFlightRows(*engine.running(seen_ns)) if with_running else None,
-            path=link.take_path() if isinstance(link, LinkBase) else PathReport(),
+            path=getattr(link, "take_path", PathReport)(),
             spans=self._take_spans(),
         )
 

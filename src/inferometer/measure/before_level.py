@@ -5,7 +5,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
@@ -68,7 +68,9 @@ def check_actions(options: Options) -> None:
             )
 
 
-def take_actions(instrument: Instrument, options: Options, endpoint: Endpoint) -> tuple[ActionTaken, ...]:
+def take_actions(
+    instrument: Instrument, options: Options, endpoints: Sequence[Endpoint]
+) -> tuple[ActionTaken, ...]:
     """Wait until no request is in flight and take the actions in order; an InferometerError if one of them fails.
 
     An interrupt ends a command, and the remaining actions are not taken.
@@ -81,7 +83,7 @@ def take_actions(instrument: Instrument, options: Options, endpoint: Endpoint) -
         if is_interrupted():
             break
         if action in CALLS:
-            taken.append(_called(action, options, endpoint))
+            taken += [_called(action, options, endpoint) for endpoint in endpoints]
         elif (done := _maybe_run(action, options.before_level_timeout_s, is_interrupted)) is not None:
             taken.append(done)
     return tuple(taken)

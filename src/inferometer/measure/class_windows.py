@@ -12,7 +12,7 @@ from inferometer.measure.conclusion import RawLevel, conclude
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings, LoadPoint
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
-from inferometer.stats.measurement import MIXED, STEP, ClassFigures, TaskFigures, WindowFigures
+from inferometer.stats.measurement import STEP, ClassFigures, TaskFigures, WindowFigures
 from inferometer.stats.merge import counters_were_reset
 from inferometer.stats.outages import OutageWatch
 from inferometer.stats.promises import OWN_TIMES
@@ -108,7 +108,7 @@ class ClassCourses:
         self._instrument = instrument
         points = point.classes or (point,) * len(settings.classes)
         self._has_own_plans = bool(point.classes)
-        self._shared_mode = STEP if settings.has_steps else MIXED
+        self._shared_mode = STEP if settings.has_steps else settings.class_mode
         self._classes = tuple(
             ClassCourse(
                 number,

@@ -12,6 +12,7 @@ from inferometer.measure.host import HostWatch
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot
+from inferometer.stats.measurement import MIXED
 from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.tasks import TaskBook
 from inferometer.stats.watcher import Watcher
@@ -62,6 +63,7 @@ class LevelSettings:
     )
     classes: tuple["ClassSettings", ...] = ()  # for mixed traffic
     class_of_step: tuple[int, ...] = ()  # class of each step's request; negative for none
+    class_mode: str = MIXED  # of classes that share workers
     has_visits: bool = False  # counts visits; the classes are their steps
     tasks: TaskBook | None = None  # counts tasks; the classes are their steps
     follows_work: bool = (

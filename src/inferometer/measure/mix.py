@@ -11,6 +11,7 @@ from inferometer.measure.instrument import ClassSettings
 from inferometer.measure.prepare import Habits, Setup, prepare
 from inferometer.options.names import option_name
 from inferometer.options.options import Options
+from inferometer.options.words import split_addresses
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
 
@@ -66,6 +67,8 @@ def prepare_mix(options: Options, models: Sequence[WeightedModel], *, command: s
                 f"{option_name(name)} determines the order of requests, which conflicts with model weights",
                 remedy=_SCENARIO,
             )
+    if len(split_addresses(options.url or "")) > 1:
+        raise UsageError("several models cannot be measured at several addresses", remedy=_SCENARIO)
     for name in ("shared_memory", "profile_export"):
         if name in options.given:
             raise UsageError(

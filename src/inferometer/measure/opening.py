@@ -215,6 +215,8 @@ def _counters(setup: Setup) -> Callable[[], Snapshot | None]:
 
 
 def _host_watch(setup: Setup, load: "AnyLoad") -> HostWatch:
-    endpoint = setup.traffic.wiring.endpoint
-    server = LocalServer(endpoint.port) if is_this_host(endpoint.host) else None
+    wiring = setup.traffic.wiring
+    endpoints = [wiring.endpoint, *(other.endpoint for other in wiring.others)]
+    ports = [endpoint.port for endpoint in endpoints if is_this_host(endpoint.host)]
+    server = LocalServer(*ports) if ports else None
     return HostWatch(server, lambda: load.pids)

@@ -120,9 +120,20 @@ OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True,
 STREAMING_HABITS = OWN_HABITS._replace(streams_text=True)
 """The same with a single model."""
 
+Render = Callable[[Service], Traffic]
+"""Function that renders the requests of a run for the address of a service."""
+
+Spread = Callable[[Setup, Render], Setup]
+"""Function that spreads the load of a setup over more addresses."""
+
 
 def prepare(
-    options: Options, *, command: str, host: "Host | None" = None, habits: Habits | None = None
+    options: Options,
+    *,
+    command: str,
+    host: "Host | None" = None,
+    habits: Habits | None = None,
+    spread: Spread | None = None,
 ) -> Setup:
     """Ask the server about the model and build the requests; nothing is measured yet.
 
@@ -130,7 +141,7 @@ def prepare(
     """
     habits, options = habits or Habits(), with_api_key(options)
     if options.service_kind != IN_PROCESS_KIND:
-        return _prepare(options, None, command, habits)
+        return _prepare(options, None, command, habits, spread)
     from inferometer.server.in_process import Host, asked_host, check_repository, installation
 
     check_command("--service-kind triton_c_api", "a Triton with its models in this process")
@@ -157,7 +168,13 @@ def moved(setup: Setup, host: "Host") -> Setup:
     )
 
 
-def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
+def _prepare(
+    options: Options,
+    endpoint: Endpoint | None,
+    command: str,
+    habits: Habits,
+    spread: Spread | None = None,
+) -> Setup:
     """Prepare at this endpoint, or at the given address."""
     asked, there = options, endpoint
     check_given(options, command)
@@ -208,7 +225,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     level_settings = _level_settings(options, model, agenda, habits)
-    traffic = service.traffic(model, steps, None if shared is None else shared.placement)
+    placement = None if shared is None else shared.placement
+    traffic = service.traffic(model, steps, placement)
     level_settings = replace(level_settings, asked_tokens=traffic.asked_tokens)
     if requests.sequences is not None and options.cancel_after_s is not None:
         raise UsageError(
@@ -218,7 +236,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         )
     checks = _maybe_checks(options, model, traffic, steps, texts or requests.expected or ())
     streams = most_streams(options, has_sequences=requests.sequences is not None)
-    return Setup(
+    setup = Setup(
         options=options,
         model=model,
         traffic=traffic._replace(
@@ -267,10 +285,13 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         agenda=agenda,
         journal=_maybe_journal(options, service, model, traffic, steps),
         prompts=_maybe_prompts(options, dataset, steps),
-        whole=partial(_prepare, replace(asked, no_streaming=True), there, command, habits)
+        whole=partial(_prepare, replace(asked, no_streaming=True), there, command, habits, spread)
         if is_streamed_by_default and options.profile_export is None
         else None,
     )
+    if spread is None:
+        return setup
+    return spread(setup, lambda there: there.traffic(model, steps, placement))
 
 
 def _streams_by_default(options: Options, service: Service, habits: Habits) -> bool:

@@ -1,7 +1,7 @@
 """Prompts of a run: generated from the lengths in a trace, as requested, and as sent."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
@@ -41,6 +41,11 @@ class RunPrompts:
     unique: Unique | None
     tokenizer: str | None
     described: tuple[TraceTokens, ...] | None = None  # lengths from a trace, so that texts need not be read
+
+    def repeated(self, count: int) -> "RunPrompts":
+        """Return the same prompts for requests that are listed once for each of several addresses."""
+        described = None if self.described is None else tuple(self.described) * count
+        return replace(self, steps=tuple(self.steps) * count, described=described)
 
     def figures(self, totals: Totals) -> PromptFigures | None:
         """Return the figures of the sent prompts."""

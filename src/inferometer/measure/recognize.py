@@ -327,7 +327,8 @@ def describe(
                 hint := maybe_hint(options, connection, command)
             ):
                 raise hint from error
-            raise _misspelt(service, options.model, error) from error
+            found = _misspelt(service, options.model, error)
+            raise found from (error.__cause__ if found is error else error)
     if model.is_plain or (kind.needs_model and not kind.is_asked and getattr(service, "names_model", True)):
         _check_listed(service, options.model)
     return model

@@ -146,7 +146,9 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
 def _prepare_level(setup: Setup, instrument: Instrument, point: LoadPoint, taken: list[ActionTaken]) -> None:
     """Take the actions before a level, add them to `taken`, then warm up."""
     options = setup.options
-    taken += take_actions(instrument, options, setup.traffic.wiring.endpoint)
+    wiring = setup.traffic.wiring
+    endpoints = (wiring.endpoint, *(other.endpoint for other in wiring.others))
+    taken += take_actions(instrument, options, endpoints)
     if options.warmup_request_count or options.warmup_s:
         instrument.watcher.level_started(point.mode, point.value)
         warm_up_as_asked(instrument, options, point)

@@ -10,7 +10,16 @@ from typing import Any
 from inferometer.base.frozen import frozen
 from inferometer.options import outputs, serving
 from inferometer.options.amounts import bandwidth, data_size, per_second
-from inferometer.options.groups import BEFORE_LEVEL, CHECKS, ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
+from inferometer.options.groups import (
+    ADDRESSES,
+    BEFORE_LEVEL,
+    CHECKS,
+    ENDINGS,
+    OTHER_LOADS,
+    OWN_LOADS,
+    PROMPTS,
+    WINDOWS,
+)
 from inferometer.options.option import appended, option, ours
 from inferometer.options.reach import Reach
 from inferometer.options.values import (
@@ -42,7 +51,17 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(ENDINGS, "{--duration} is the time per load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it excludes a cold start by itself"),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER, *BEFORE_LEVEL, *CHECKS),
+        (
+            "profile_export",
+            "verbose_csv",
+            "slo",
+            "junit",
+            *_CANCELLING,
+            *CLUSTER,
+            *ADDRESSES,
+            *BEFORE_LEVEL,
+            *CHECKS,
+        ),
         "use it with `inferometer measure`",
     ),
     "ramp_s": "leave it out: if answers are long, users start one after the other anyway",
@@ -80,7 +99,7 @@ TUNE_REFUSED: Mapping[str, str] = {
         "{--budget} limits the time of the whole search",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "junit", *_CANCELLING, *BEFORE_LEVEL, *CHECKS),
+        ("profile_export", "verbose_csv", "junit", *_CANCELLING, *ADDRESSES, *BEFORE_LEVEL, *CHECKS),
         "use it with `inferometer measure`",
     ),
     **dict.fromkeys(
@@ -127,7 +146,8 @@ COMPARE_REFUSED: Mapping[str, str] = {
         "set the time with {--duration}: stopping as soon as the result looks good would bias it",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", *BEFORE_LEVEL), "use it with `inferometer measure`"
+        ("profile_export", "verbose_csv", "slo", *ADDRESSES, *BEFORE_LEVEL),
+        "use it with `inferometer measure`",
     ),
 }
 

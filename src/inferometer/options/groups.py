@@ -32,6 +32,7 @@ OTHER_LOADS = (
     "max_outstanding",
 )
 CHECKS = ("check", "check_python", "check_sample", "check_similarity")
+ADDRESSES = ("balance",)
 BEFORE_LEVEL = ("before_level", "before_level_timeout_s")
 ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
-from inferometer.options.groups import BEFORE_LEVEL, CHECKS
+from inferometer.options.groups import ADDRESSES, BEFORE_LEVEL, CHECKS
 from inferometer.options.option import appended, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import label
@@ -32,7 +32,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         "give the scenario a phase named warm-up instead",
     ),
     **dict.fromkeys(BEFORE_LEVEL, "give a phase of the scenario a command"),
-    **dict.fromkeys(CHECKS, "measure the model alone, without {--scenario}"),
+    **dict.fromkeys((*ADDRESSES, *CHECKS), "measure the model alone, without {--scenario}"),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
         "a scenario lasts as long as its phases; {-d} sets their total time",

@@ -66,6 +66,9 @@ from inferometer.options.values import (
 SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
 """All service kinds, in display order; `services.kind.KINDS` defines each."""
 
+BALANCES = ("round-robin", "least-outstanding", "session-affinity")
+"""Ways to spread requests over several addresses; `load.balance` defines each."""
+
 ENDPOINTS = (
     *("chat", "completions", "responses", "embeddings", "rerank", "transcriptions", "anthropic"),
     *("ollama", "ollama-generate", "ollama-embed", "tgi", "triton-generate"),
@@ -317,6 +320,13 @@ class Options:
         shown="localhost:8000",
         own="-u --url",
         is_main=True,
+    )
+    balance: str | None = only_ours(
+        "--balance",
+        "With several addresses, as in -u a:8000,b:8000: send each request to the next address (round-robin), to the "
+        "one with the fewest requests in flight (least-outstanding), or all requests of a user, session or sequence to "
+        "the same one (session-affinity). Default: round-robin, and session-affinity for sequences.",
+        choice("POLICY", *BALANCES),
     )
     protocol: str = option(
         "-i",

@@ -19,5 +19,19 @@ def is_address(word: str) -> bool:
 
 
 def is_surely_address(word: str) -> bool:
+    """Whether a word is an address, or several."""
+    return all(map(_is_surely_one, split_addresses(word)))
+
+
+def split_addresses(text: str) -> tuple[str, ...]:
+    """Split several addresses at their commas; a comma in the path or query of a single address is part of it."""
+    parts = tuple(part.strip() for part in text.split(","))
+    authority = re.split("[/?#]", text.partition("://")[2] or text)[0]
+    if len(parts) > 1 and ("," in authority or all(map(_is_surely_one, parts))):
+        return parts
+    return (text,)
+
+
+def _is_surely_one(word: str) -> bool:
     """Whether a word has a scheme or a port, which model names lack; they may look like org/llama-3.1:8b."""
     return word == "localhost" or re.fullmatch(r"\w+://.*|([^/:]*|\[.*\]):\d+([/?].*)?", word) is not None

@@ -13,7 +13,7 @@ from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
 from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
-from inferometer.options.groups import BEFORE_LEVEL, CHECKS
+from inferometer.options.groups import ADDRESSES, BEFORE_LEVEL, CHECKS
 from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.names import option_name, with_names
 from inferometer.options.option import Option, appended, named
@@ -39,6 +39,7 @@ _OF_RUN = frozenset(
         *("stability_percentage", "duration_s", "json", "html", "csv", "markdown", "junit", "quiet"),
         *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
         *LOAD_MODES,
+        *ADDRESSES,
         *BEFORE_LEVEL,
         *CHECKS,
     )

@@ -6,6 +6,7 @@ from urllib.parse import quote, unquote
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
+from inferometer.options.words import split_addresses
 from inferometer.services.endpoint import split_authority
 
 SCHEMES = {"http": 80, "https": 443, "grpc": None, "grpcs": None}
@@ -153,5 +154,6 @@ def maybe_server_path(path: str) -> ServerPath | None:
 
 def model_in(url: str | None, kind: str) -> str:
     """Return the model named in the path of an address, if a server of this kind has such paths."""
-    known = None if url is None else maybe_server_path(read_address(url).path.rstrip("/"))
+    path = "" if url is None else read_address(split_addresses(url)[0]).path
+    known = maybe_server_path(path.rstrip("/"))
     return known.model if known is not None and kind in known.kinds else ""

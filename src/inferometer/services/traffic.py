@@ -162,6 +162,8 @@ class Wiring(NamedTuple):
     worker: int = 0  # index of this worker among `workers`
     workers: int = 1
     reply_limit: int = REPLY_LIMIT  # bytes of a reply that is read; a longer one fails the request
+    others: tuple["Wiring", ...] = ()  # further addresses; the requests of each follow those of this one
+    balance: str = ""  # how requests are spread over all addresses: one of `options.options.BALANCES`
 
     def first_id(self, number: int = 0) -> int:
         """Return the ID of the worker's first request on this stream: (thread << 48) + counter in the classic tool."""
@@ -178,6 +180,7 @@ class Wiring(NamedTuple):
             streams=own(self.streams),
             worker=index,
             workers=parts,
+            others=tuple(other.share(index, parts) for other in self.others),
         )
 
 

@@ -701,6 +701,9 @@ class ClassFigures:
 MIXED = "mixed"
 """Mode of a class that shares its workers with others."""
 
+ADDRESS = "address"
+"""Mode of one of several addresses, which share the load."""
+
 STEP = "step"
 """Mode of a step of a visit, whose requests are sent as visits proceed."""
 

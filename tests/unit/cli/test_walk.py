@@ -217,6 +217,7 @@ LINES = (
     "HTTP fake -r 5 --arrivals poisson --max-outstanding 3",
     "HTTP fake -r 5 --arrivals gamma --burstiness 0.5",
     "HTTP fake --before-level 'echo ready'",
+    "PLAIN,HTTP --service-kind http --balance least-outstanding",
     "HTTP fake --check regex:7 --check-sample 50% -n 30",
     "HTTP fake --check-python check.py:is_right --check-sample 50% -n 30",
     "OPENAI tiny --service-kind openai --prompts prompts --check reference:reference.json --check-similarity 30% "

@@ -55,7 +55,7 @@ def taken(
     check_actions(options)
     draining: Any = load or DrainingLoad()
     instrument = Instrument(draining, FakeClock(), lambda: None, watcher or Watcher())
-    return take_actions(instrument, options, endpoint)
+    return take_actions(instrument, options, (endpoint,))
 
 
 def test_commands_run_in_order_with_exit_code_and_last_line(tmp_path: Path) -> None:

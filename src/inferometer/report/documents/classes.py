@@ -1,6 +1,7 @@
 """Classes of traffic: figures of each class beside the total, over time, and outages of their servers."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
@@ -35,7 +36,7 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.report.promises import outcome_words, reasons
-from inferometer.stats.measurement import MIXED, STEP, ClassFigures, Level, Outage
+from inferometer.stats.measurement import ADDRESS, MIXED, STEP, ClassFigures, Level, Outage
 from inferometer.stats.result import Result
 
 ALL = "all"
@@ -49,13 +50,14 @@ def class_names(result: Result) -> tuple[str, ...]:
 
 
 def classes_section(result: Result) -> Section | None:
-    """A row for each class at each level; None if there is only one class."""
+    """A row for each class, or each of several addresses, at each level; None if there is only one."""
     levels = [level for level in result.levels if level.classes]
     if not levels:
         return None
+    titles = _titles(levels)
     has_promise = any(row.promise is not None for level in levels for row in level.classes)
     columns = (
-        *text_columns("Phase" if levels[0].name else "Level", "Class"),
+        *text_columns("Phase" if levels[0].name else "Level", titles.noun.capitalize()),
         Column("Load"),
         Column("Share", rank=2),
         Column("Infer/s"),
@@ -75,10 +77,27 @@ def classes_section(result: Result) -> Section | None:
             rows.append((*cells, said or NONE) if has_promise else cells)
             failed = row.measurement is not None and row.measurement.failed_count > 0
             tones.append(level_tone(said) if said else Tone.WARNING if failed else Tone.PLAIN)
-    table = Table("Every class of traffic", columns, tuple(rows), tones=tuple(tones))
+    table = Table(titles.table, columns, tuple(rows), tones=tuple(tones))
     messages = tuple(_problems(levels))
-    blocks = (table, *((Messages(messages),) if messages else ()), *_charts(levels, class_names(result)))
-    return Section("classes", "Classes of traffic", _lead(levels), blocks)
+    charts = _charts(levels, class_names(result), titles.noun)
+    blocks = (table, *((Messages(messages),) if messages else ()), *charts)
+    return Section("classes", titles.section, _lead(result, levels), blocks)
+
+
+class _Titles(NamedTuple):
+    """What the rows of the section are called."""
+
+    section: str
+    table: str
+    noun: str
+
+
+_CLASSES = _Titles("Classes of traffic", "Every class of traffic", "class")
+_ADDRESSES = _Titles("Addresses", "Every address", "address")
+
+
+def _titles(levels: Sequence[Level]) -> _Titles:
+    return _ADDRESSES if any(row.mode == ADDRESS for level in levels for row in level.classes) else _CLASSES
 
 
 def _with_steps(level: Level) -> Iterator[ClassFigures]:
@@ -88,7 +107,10 @@ def _with_steps(level: Level) -> Iterator[ClassFigures]:
         yield from row.steps
 
 
-def _lead(levels: Sequence[Level]) -> str:
+def _lead(result: Result, levels: Sequence[Level]) -> str:
+    if _titles(levels) is _ADDRESSES:
+        policy = str(result.server.get("balance", ""))
+        return f"The addresses share the load ({policy}); the level is their sum."
     if any(row.mode == MIXED for level in levels for row in level.classes):
         return "The classes share the same workers and connections; their requests are interleaved by weight."
     words = "Each class has its own workers; all share one clock, and the level is their sum."
@@ -101,7 +123,13 @@ def _lead(levels: Sequence[Level]) -> str:
 
 
 def load_words(row: ClassFigures) -> str:
-    """`30/s`, `4 in flight`, `weight 3`, `4 visitors`."""
+    """`30/s`, `4 in flight`, `weight 3`, `4 visitors`; of an address, how many were in flight on average."""
+    if row.mode == ADDRESS:
+        found = row.measurement
+        if found is None or not found.request_count:
+            return NONE
+        in_flight = found.request_count * found.service.mean_ns / found.duration_ns
+        return f"{quantity(in_flight)} in flight"
     if row.mode == MIXED:
         return f"weight {plain_number(row.value)}"
     if row.mode == STEP:
@@ -194,7 +222,7 @@ def outage_words(outage: Outage) -> str:
 # --- over time
 
 
-def _charts(levels: Sequence[Level], names: Sequence[str]) -> Iterator[Chart]:
+def _charts(levels: Sequence[Level], names: Sequence[str], noun: str) -> Iterator[Chart]:
     starts, spans, start_s = [], [], 0.0
     for level in levels:
         ends = [row.start_s + row.duration_ns / NS_PER_S for row in level.windows]
@@ -222,7 +250,7 @@ def _charts(levels: Sequence[Level], names: Sequence[str]) -> Iterator[Chart]:
             ChartAxis("throughput (infer/s)") if field == "infer_per_s" else time_axis("p99 latency", lines)
         )
         yield Chart(
-            f"{title} of each class", ChartAxis("seconds"), axis, lines, spans=tuple(spans), height=270
+            f"{title} of each {noun}", ChartAxis("seconds"), axis, lines, spans=tuple(spans), height=270
         )
 
 
