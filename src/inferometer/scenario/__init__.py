@@ -1,1 +1,1 @@
-"""Scenarios: several classes of traffic through several phases."""
+"""Scenarios: classes of traffic in phases, visits, tasks of agents, and the rules of MLPerf."""

@@ -1,1 +1,1 @@
-"""The embedded Triton server and the example models it serves."""
+"""Servers that we start: the embedded Triton with its example models, and any other by its command line."""
