@@ -68,7 +68,7 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
 }
 TUNE_LAUNCHED_ONLY = (
     *("concurrency", "request_rate", "service_kind", "endpoint", "output_tokens", "method", "path", "bodies"),
-    *("body_template", "reply_paths", "data.prompts", "data.prompt_column", *PROMPTS),
+    *("body_template", "reply_paths", "data.prompts", "data.prompt_column", *PROMPTS, "no_streaming"),
 )
 """Options of a measurement that `tune` supports only with --serve."""
 TUNE_MODEL_ONLY: Mapping[str, str] = {
@@ -149,6 +149,7 @@ COMPARE_REFUSED: Mapping[str, str] = {
         ("profile_export", "verbose_csv", "slo", *ADDRESSES, *BEFORE_LEVEL),
         "use it with `inferometer measure`",
     ),
+    "no_streaming": "leave it out: answers are whole without {--streaming}",
 }
 
 

@@ -189,7 +189,7 @@ def _options_of(request: TuneOptions, options: Options, preset: Preset | None) -
     found = replace(
         options, service_kind=kind, url=None, slo=None if request.slo is None else maybe_slo(request.slo)
     )
-    if is_text and "streaming" not in options.given:
+    if is_text and not (options.no_streaming or "streaming" in options.given):
         found = changed(found, streaming=True)
     return found, is_text
 

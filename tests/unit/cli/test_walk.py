@@ -237,6 +237,7 @@ LINES = (
     "OPENAI tiny --service-kind openai --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
     "OPENAI tiny --service-kind openai --prompts prompts --image 8x8 --audio 10ms --body temperature=0",
     "OPENAI tiny --service-kind openai --prompts prompts",
+    "OPENAI tiny --service-kind openai --no-streaming",
     'OPENAI tiny --service-kind openai --body-template \'{"prompt": "{{prompt}}"}\' --reply-path text=choices.0.text',
     "OPENAI tiny --service-kind openai --prompts table.csv --prompt-column other",
     "OPENAI tiny --service-kind openai --tokenizer tokenizer.json",
@@ -288,6 +289,7 @@ SERVED = (
     "-u OPENAI -m tiny --service-kind openai -c 2 --prompts prompts --unique-prompts",
     "-u OPENAI -m tiny --service-kind openai -c 2 --tokenizer tokenizer.json --repeat-prompts",
     "-u OPENAI -m tiny --service-kind openai -c 2 --prefix-tokens 5 --prefix-pool 3 --prefix-zipf 2",
+    "-u OPENAI -m tiny --service-kind openai -c 2 --no-streaming",
     "-u PLAIN --path /page --method PUT --body hello -c 2",
     '-u OPENAI -m tiny --service-kind openai -c 2 --body-template \'{"prompt": "{{{{prompt}}}}"}\' '
     "--reply-path text=choices.0.text",
@@ -298,6 +300,7 @@ OWN_LINES = {
         "HTTP fake --slo p99<200ms --by concurrency -d 2s",
         "HTTP fake --slo p99<200ms --start 30 -d 2s",
         "HTTP fake --slo p99<5.5ms -d 1s --allow-inconclusive",
+        "OPENAI tiny --service-kind openai --slo 'ttft p99<1s' --no-streaming -d 500ms",
     ),
     "compare": (
         "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 250ms",
