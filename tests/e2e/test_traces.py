@@ -229,7 +229,7 @@ def test_sharegpt_conversations_are_sessions_where_those_are_asked_for(
     path = file("sharegpt.json", json.dumps(SHAREGPT))
     ended = run(
         "inferometer", "measure", server.server.address, "tiny", "--service-kind", "openai",
-        "--session-concurrency", "1", "--data", path,
+        "--session-concurrency", "1", "--data", path, "--no-streaming",
     )  # fmt: skip
     assert ended.code == 0, ended.stderr
     said = [[message["content"] for message in payload["messages"]] for payload in server.payloads]

@@ -29,7 +29,6 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.link import Callbacks, LinkBase, LinkSetup
 from inferometer.load.reactor import FAILED, READ, WRITE
-from inferometer.options.names import option_name
 from inferometer.records.path import MOST_OPENINGS, Opening
 from inferometer.wire.frames import Buffer
 
@@ -69,6 +68,8 @@ class SocketLink(LinkBase):
         try:
             found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
         except OSError as error:
+            from inferometer.options.names import option_name
+
             raise PeerError(
                 f"cannot resolve the host '{endpoint.host}': {error}",
                 remedy=f"check the host name given with {option_name('-u')}",

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from inferometer.base.errors import UsageError
 from inferometer.load.plan import Periodic
-from inferometer.options.names import option_name
 
 
 class Batches:
@@ -42,6 +41,8 @@ class Batches:
     def check_ended(self, slot: int) -> None:
         """Raise a UsageError if the slot's request ended too early: the next batch would never begin."""
         if slot in self._awaited:
+            from inferometer.options.names import option_name
+
             raise UsageError(
                 f"a request ended with fewer responses than the request period of {self._plan.period}",
                 remedy=f"give a lower {option_name('--request-period')}, or data that makes the model send "

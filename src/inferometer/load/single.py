@@ -20,7 +20,6 @@ from inferometer.load.link import Callbacks, LinkSetup, always_finish
 from inferometer.load.reactor import SocketReactor
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
 from inferometer.load.worker import SMALL
-from inferometer.options.names import option_name
 from inferometer.services.encoding import start_reading
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.http_control import why_unreachable
@@ -172,6 +171,8 @@ def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -
         if pieces:
             text = f"not complete after {plain_number(timeout_s)} s"
             return SingleReply("no status", False, text, pieces=tuple(pieces), took_ns=pieces[-1][0])
+        from inferometer.options.names import option_name
+
         raise PeerError(
             f"{wiring.endpoint.authority} did not answer within {plain_number(timeout_s)} s",
             remedy=f"allow more time with {option_name('--timeout')}",

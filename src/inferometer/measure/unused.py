@@ -73,7 +73,7 @@ _WITH_OTHERS = (
     _Unused(
         ("no_streaming",),
         _has("streaming"),
-        "requests whole answers, but --streaming requests streams",
+        "requests whole answers, but {--streaming} requests streams",
         "remove one of them",
     ),
     _Unused(

@@ -1,7 +1,7 @@
 """Names of options in error messages. They carry the option's field, so that each interface can spell them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from inferometer.base.errors import Name
@@ -18,7 +18,7 @@ def option_name(option: str, value: str = "") -> Name:
     The option is given as our commands write it (`--data`), or by its field, which is then spelled as in the classic
     script."""
     if option.startswith("-"):
-        row = _by_name()[option]
+        row = _shared_by_name().get(option) or _own_by_name()[option]
         name, field = option, row.field
         if row.values is None and row.value is not True:  # a flag for one value, such as --grpc
             return Name(option, field, str(row.value))
@@ -34,8 +34,14 @@ def with_names(text: str) -> str:
 
 
 @cache
-def _by_name() -> Mapping[str, Option]:
-    """Return the options of our commands by name; those of single commands only if the name is not shared."""
+def _shared_by_name() -> Mapping[str, Option]:
+    """Return the options of a measurement by name."""
+    return _by_name(members for _, members in MODERN)
+
+
+@cache
+def _own_by_name() -> Mapping[str, Option]:
+    """Return the options of single commands by name."""
     from inferometer.options import asides, commands, finding, measuring, mixing, planning, twin
 
     kinds = (
@@ -49,9 +55,12 @@ def _by_name() -> Mapping[str, Option]:
         planning.CapacityOptions,
         twin.TwinOptions,
     )
-    own = (members for kind in kinds for _, members in rows(kind, prefix=OWN))
+    return _by_name(members for kind in kinds for _, members in rows(kind, prefix=OWN))
+
+
+def _by_name(groups: Iterable[Sequence[Option]]) -> Mapping[str, Option]:
     found = dict[str, Option]()
-    for members in (*(members for _, members in MODERN), *own):
+    for members in groups:
         for row in members:
             for name in row.names:
                 found.setdefault(name, row)

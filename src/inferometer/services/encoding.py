@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.options.names import option_name
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import Head
 
@@ -24,6 +23,8 @@ def start_reading(reader: ReplyReader, head: Head) -> ReplyBody:
     if encoding in _PLAIN:
         return body
     if encoding != "deflate" and encoding not in _GZIP:
+        from inferometer.options.names import option_name
+
         raise PeerError(
             f"the reply has the Content-Encoding '{encoding}', but only gzip and deflate are supported: request "
             f"an uncompressed reply with {option_name('-H')} 'Accept-Encoding: identity'"
