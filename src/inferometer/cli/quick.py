@@ -1,10 +1,12 @@
 """`inferometer quick`: find the inference servers of this machine, and measure each with a short sweep."""
 
+import math
 import sys
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, PeerError
 from inferometer.base.text import printable, to_stderr
+from inferometer.base.units import plain_number
 from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import QuickOptions
 
@@ -27,7 +29,8 @@ COMMAND = Command(
     "name them with `inferometer measure`.",
 )
 MOST_LEVELS = 12  # of a sweep
-SHORTEST_S = 1.0
+SHORTEST_S = 1.0  # of a level
+ANSWER_S = 20.0  # least time for the first level of each server, however short the requested time
 
 
 def run(request: Request[QuickOptions]) -> int:
@@ -44,7 +47,7 @@ def run(request: Request[QuickOptions]) -> int:
         print(printable(_found_words(server)), flush=True)
     if request.own.list:
         return 0
-    codes = [_measured(server, request.own.duration_s / len(servers)) for server in servers]
+    codes = [_measured(server, request.own.duration_s, len(servers)) for server in servers]
     return next((code for code in codes if code), 0)
 
 
@@ -57,32 +60,33 @@ def _found_words(server: "FoundServer") -> str:
     return f"{server.url}: {title} over {options.protocol}, model '{options.model}'{more}"
 
 
-def _measured(server: "FoundServer", duration_s: float) -> int:
-    """Sweep one server within this time; return the exit code."""
+def _measured(server: "FoundServer", duration_s: float, servers: int) -> int:
+    """Sweep one of several servers within its part of the time; return the exit code."""
     from inferometer.cli.reporting import exit_code, progress_shown
     from inferometer.measure.checks import changed
     from inferometer.measure.prepare import STREAMING_HABITS, prepare
     from inferometer.measure.run import run as measure
 
-    level_s = max(SHORTEST_S, duration_s / MOST_LEVELS)
-    options = changed(
-        server.options, sweep=True, duration_s=level_s, time_limit_s=max(SHORTEST_S, duration_s)
-    )
+    level_s = max(SHORTEST_S, duration_s / servers / MOST_LEVELS)
+    options = changed(server.options, sweep=True, duration_s=level_s, time_limit_s=duration_s / servers)
     command = f"inferometer measure {server.url} {options.model} --sweep"
     try:
         setup = prepare(options, command="measure", habits=STREAMING_HABITS)
         with progress_shown(is_quiet=not sys.stderr.isatty()) as progress:
-            *_, result = setup.result, *measure(setup, progress)
+            *_, result = setup.result, *measure(setup, progress, first_level_s=ANSWER_S)
             if progress.is_interrupted():
                 raise KeyboardInterrupt
     except InferometerError as error:
         to_stderr(f"{COMMAND.program}: {server.url}: {error}")
         return error.exit_code
-    print(printable("\n".join(["", *_lines(result), f"For the full report: {command}"])), flush=True)
+    print(
+        printable("\n".join(["", *_lines(result, duration_s, servers), f"For the full report: {command}"])),
+        flush=True,
+    )
     return exit_code(result, options.max_error_rate)
 
 
-def _lines(result: "Result") -> list[str]:
+def _lines(result: "Result", duration_s: float, servers: int) -> list[str]:
     """Return the sentence, and the curve as one bar per level."""
     from inferometer.report.format import bar
     from inferometer.report.saved import document
@@ -90,6 +94,13 @@ def _lines(result: "Result") -> list[str]:
 
     levels = [level for level in result.levels if level.measurement is not None]
     most = max(map(_rate, levels), default=0.0) or 1.0
+    if result.is_out_of_time and not result.failed_share and not any(map(_rate, levels)):
+        spent_s = max(ANSWER_S, duration_s / servers)
+        more_s = math.ceil(2 * spent_s * servers)
+        return [
+            f"No request was answered in the {plain_number(spent_s)} s for this server, which may be too short for "
+            f"it or for a busy machine: give more time, such as {COMMAND.program} --duration {more_s}s."
+        ]
     shown = [(level_sentence(level, with_ok=False), bar(_rate(level) / most)) for level in levels]
     width = max((len(text) for text, _ in shown), default=0)
     return [document(result).verdict, *(f"  {text:<{width}}  {drawn}" for text, drawn in shown)]

@@ -37,7 +37,7 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
-    if any(remark.note is Note.TIME_LIMIT for remark in result.remarks):  # the user asked for it
+    if result.is_out_of_time:  # the user asked for it
         notes = [row - {Note.INTERRUPTED} for row in notes]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
     if any(level.is_given_up for level in levels):

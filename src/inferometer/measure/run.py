@@ -1,6 +1,5 @@
 """A run: levels one after the other, each yielded as soon as it is measured."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,12 +39,15 @@ _NO_STREAMS = frozenset(
 """Failures by which a server says that it cannot stream."""
 
 
-def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> Iterator[Result]:
+def run(
+    setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None, first_level_s: float = 0.0
+) -> Iterator[Result]:
     """Yield the result after each level, and once more at the end, so that measured levels survive later failures.
 
-    If a server refuses to stream where the user did not ask for streams, start again with whole answers.
+    The time limit leaves the first level at least `first_level_s`, the start of the workers included. If a server
+    refuses to stream where the user did not ask for streams, start again with whole answers.
     """
-    for result in _run(setup, watcher, ray=ray):
+    for result in _run(setup, watcher, ray, first_level_s):
         if setup.whole is not None and len(result.levels) == 1 and _refuses_all(result.levels[0]):
             break
         yield result
@@ -56,7 +58,9 @@ def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> I
     text = f"the server refused to stream ({failures[0].example or failures[0].kind}), so answers were requested whole"
     whole = replace(setup.whole(), tracing=setup.tracing)
     remarks = (*whole.result.remarks, Remark(Note.NOT_STREAMED, text))
-    yield from _run(replace(whole, result=replace(whole.result, remarks=remarks)), watcher, ray=ray)
+    yield from _run(
+        replace(whole, result=replace(whole.result, remarks=remarks)), watcher, ray, first_level_s
+    )
 
 
 def _refuses_all(level: Level) -> bool:
@@ -67,10 +71,15 @@ def _refuses_all(level: Level) -> bool:
     return all(group.kind in _NO_STREAMS for group in found.failures)
 
 
-def _run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None") -> Iterator[Result]:
+def _run(setup: Setup, watcher: Watcher, ray: "RayProcess | None", first_level_s: float) -> Iterator[Result]:
     result, limit_s = setup.result, setup.options.time_limit_s
-    end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
-    limited = until(watcher, lambda: monotonic_ns() >= end_ns)
+    begun_ns = monotonic_ns()
+
+    def is_over() -> bool:
+        least_s = 0.0 if result.levels else first_level_s
+        return limit_s is not None and monotonic_ns() >= begun_ns + max(limit_s, least_s) * NS_PER_S
+
+    limited = until(watcher, is_over)
     check_actions(setup.options)
     watcher.prepared(result.effective)
     watcher.planned(level_count(setup.options, setup.last), limit_s)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.notes import Remark
+from inferometer.base.notes import Note, Remark
 from inferometer.base.slo import Term, parse_slo
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
@@ -181,6 +181,11 @@ class Result(Answer):
             for key, fits in fields.items():
                 if key in found and not fits(found[key]):
                     raise ValueError(f"{name}.{key} has the wrong type")
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the time limit ended the run."""
+        return any(remark.note is Note.TIME_LIMIT for remark in self.remarks)
 
     @property
     def failed_share(self) -> float:

@@ -78,12 +78,29 @@ def test_quick_lists_and_measures_what_it_finds(monkeypatch, tmp_path, capsys):
         assert main(["quick", "--list"]) == 0
         listed = capsys.readouterr().out
         assert (fake.inferences, listed.count("model 'fake'")) == ([], 1)
-        main(["quick", "-d", "2s"])
+        main(["quick", "-d", "1ms"])  # the first level has time for an answer nevertheless
         shown = capsys.readouterr().out
     assert shown.startswith(listed)
     assert "  concurrency 1: " in shown
     assert "█" in shown
     assert f"inferometer measure 127.0.0.1:{fake.server.port} fake --sweep" in shown
+
+
+def test_quick_without_time_for_an_answer_says_how_to_give_more(monkeypatch, tmp_path, capsys):
+    from inferometer.cli import quick
+    from inferometer.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(quick, "ANSWER_S", 0.0)
+    with FakeTriton() as fake:
+        monkeypatch.setattr(local_servers, "listening_ports", lambda: [ListeningPort(fake.server.port)])
+        models = [{"name": "fake", "version": "1", "state": "READY"}]
+        fake._control = lambda request: answer_json(models) if request.path.endswith("/index") else None
+        main(["quick", "-d", "1ms"])
+    shown = capsys.readouterr().out
+    assert "No request was answered in the 0.001 s" in shown
+    assert "inferometer quick --duration 1s" in shown
+    assert "interrupted" not in shown
 
 
 @pytest.mark.parametrize("words", [["measure"], ["measure", "-c", "4"]])

@@ -192,6 +192,7 @@ def test_exit_codes(levels, code):
 def test_a_requested_time_limit_is_not_an_interruption(found, code):
     limited = replace(measured([found]), remarks=(Remark(Note.TIME_LIMIT, "the time limit was reached"),))
     assert exit_code(limited, 0.0) == code
+    assert "nterrupted" not in document(limited).verdict
 
 
 def test_an_slo_on_errors_sets_the_allowed_failures():

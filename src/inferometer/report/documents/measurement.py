@@ -198,6 +198,8 @@ def _nothing_good(result: Result) -> str:
     """Say why there are no figures."""
     found = [level.measurement for level in result.levels if level.measurement is not None]
     failed = sum(row.failed_count for row in found)
+    if not failed and result.is_out_of_time:
+        return "No request was answered within the time limit, so there is nothing to report: raise --time-limit."
     if not failed:
         return "No request was answered, so there is nothing to report."
     words = f"Every request failed ({failed:,} in all), so there is nothing to report."
@@ -214,7 +216,10 @@ def _reservations(result: Result) -> Iterator[str]:
     levels: dict[str, list[Level]] = {}
     for level in result.levels:
         for word in verdict_words(dataclasses.replace(level, promise=None)).split(", "):
-            if word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
+            if word == "interrupted" and result.is_out_of_time:  # not by the user
+                if is_all:
+                    levels.setdefault("cut short by the time limit", []).append(level)
+            elif word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
                 levels.setdefault(word, []).append(level)
     everywhere = [word for word, found in levels.items() if len(found) == len(result.levels)]
     if everywhere:
