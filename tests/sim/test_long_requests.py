@@ -127,7 +127,20 @@ def test_a_rate_above_the_capacity_is_overload(per_s, is_random, draw, is_overlo
     for seed in range(3):
         level = by_rate(per_s, is_random=is_random, seed=seed, draw=draw, level_settings=level_settings)
         assert level.has_remark(Note.OVERLOADED) == is_overloaded
-        assert level.doubt is None or draw is not exponential or level.doubt.kind != "bimodal"
+        assert level.doubt is None or level.doubt.kind != "bimodal"
+
+
+def one_in_ten_is_slow(source):
+    return 10 * NS_PER_MS * source.uniform(0.95, 1.05) * (5 if source.random() < 0.1 else 1)
+
+
+@pytest.mark.parametrize("is_random", [True, False])
+def test_two_kinds_of_requests_are_named_at_half_the_capacity(is_random, level_settings):
+    for seed in range(2):
+        level = by_rate(
+            35, is_random=is_random, seed=seed, draw=one_in_ten_is_slow, level_settings=level_settings
+        )
+        assert level.doubt.kind == "bimodal"
 
 
 # --- no early stop

@@ -557,12 +557,14 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     if not _is_unsure(raw):
         return moving_figure(counted) if is_seen else None
     rule, chosen = raw.settings.rule, raw.settings.percentile
+    ends = raw.whole.ends.groups()
     evidence = DoubtEvidence(
         windows=counted,
         found=found,
         name=latency_name(chosen),
         latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
-        slow=slow_requests(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
+        ends=ends,
+        slow=slow_requests(ends, raw.whole.latency_ns.percentile(50)),
         precision=rule.precision if isinstance(rule, Precision) else None,
         is_capped=capped,
         host=raw.host,

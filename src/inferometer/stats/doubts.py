@@ -46,6 +46,8 @@ LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
 CLEAR = 4.0  # standard deviations between the counts of a peak and a valley
+LEAST_STEP = 0.35  # of the distance between two modes, from a fast request to the slow one that ends next
+LEAST_MIXED = 0.05  # of the changes between slow and fast requests that an independent order would have
 # Multiple of the measured time: beyond it, single events determine the width, and the square-root law fails.
 MOST_LONGER = 60
 
@@ -58,6 +60,7 @@ class DoubtEvidence:
     found: Measurement
     name: str  # of the judged latency, such as "p99 latency"
     latency: Estimate
+    ends: Groups  # of all requests
     slow: Groups  # see `slow_requests`
     precision: float | None  # as requested; None with the classic rule
     is_capped: bool  # by rate, with a limit on outstanding requests
@@ -104,7 +107,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     if moving is not None:
         return moving.kind, moving.text
     modes = two_modes(found.latency)
-    if modes is not None:
+    if modes is not None and are_mixed(evidence.ends, modes):
         return "bimodal", (
             f"{share(modes.share)} of the requests take about {duration(modes.high_ns)}, "
             f"the others {duration(modes.low_ns)}"
@@ -311,6 +314,30 @@ def two_modes(latency: Distribution) -> Modes | None:
     if high_ns < FAR_MODES * low_ns:
         return None
     return Modes(low_ns, high_ns, float(high.sum() / counts.sum()))
+
+
+def are_mixed(ends: Groups, modes: Modes) -> bool:
+    """Return whether both kinds of requests alternate in time, rather than the server being slow for a while.
+
+    In a busy queue, latencies have two peaks by chance, but they change gradually: by less than one service time from
+    one request to the next. Between two kinds, they jump.
+    """
+    slow = ends.slowest_ns > math.sqrt(modes.low_ns * modes.high_ns)
+    if not ends.is_exact:
+        return _are_spread(float(slow.mean()), modes.share, float(ends.counts.mean()))
+    part = float(slow.mean()) if len(slow) else 0.0
+    changes = slow[1:] != slow[:-1]
+    if not changes.any() or float(changes.mean()) < LEAST_MIXED * 2 * part * (1 - part):
+        return False
+    rises = np.diff(ends.slowest_ns)[changes & slow[1:]]
+    return len(rises) > 0 and float(np.median(rises)) >= LEAST_STEP * (modes.high_ns - modes.low_ns)
+
+
+def _are_spread(groups: float, part: float, size: float) -> bool:
+    """Return whether the share of groups with slow requests is closer to that of an independent order than to that of
+    one long run of them."""
+    independent: float = 1 - (1 - part) ** size
+    return groups - part >= (independent - part) / 2
 
 
 def _valley(near: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:

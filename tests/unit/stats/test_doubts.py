@@ -74,6 +74,7 @@ def evidence(**changes):
         found=measurement(RNG.normal(10, 1, 2000)),
         name="p99 latency",
         latency=Estimate(10 * MS, 9 * MS, 11 * MS),
+        ends=instants(()),
         slow=instants(()),
         precision=0.02,
         is_capped=False,
@@ -81,13 +82,21 @@ def evidence(**changes):
     return replace(usual, **changes)
 
 
-MIXED = np.concatenate([RNG.normal(10, 1, 1500), RNG.normal(40, 3, 500)])
+def in_order(latencies):
+    """Requests that ended one after the other with these latencies."""
+    return evidence(
+        found=measurement(latencies),
+        ends=instants(np.arange(len(latencies)), (np.asarray(latencies) * MS).astype(np.int64)),
+    )
+
+
+MIXED = RNG.permutation(np.concatenate([RNG.normal(10, 1, 1500), RNG.normal(40, 3, 500)]))
 EVIDENCE = {
     "client-limited": evidence(found=measurement([10.0] * 99, replace(IDLE, cpu_share=0.97))),
     "too few samples": evidence(latency=Estimate(10 * MS)),
     "periodic stalls": evidence(slow=instants(np.arange(8) * 2_000_000)),
     "drift": evidence(rates=np.linspace(100, 150, 20)),
-    "bimodal": evidence(found=measurement(MIXED)),
+    "bimodal": in_order(MIXED),
 }
 
 
@@ -109,11 +118,11 @@ def test_without_a_special_reason_more_time_is_suggested():
     [
         (evidence(latency=Estimate(10 * MS)), "2,000 requests are too few"),
         (
-            evidence(found=measurement(MIXED / 1000)),
+            in_order(MIXED / 1000),
             "25 % of the requests take about 40.0 µs, the others 10.0 µs",
         ),
         (
-            evidence(found=measurement(MIXED * 1000)),
+            in_order(MIXED * 1000),
             "25 % of the requests take about 40.0 s, the others 10.0 s",
         ),
         (
@@ -377,6 +386,37 @@ def test_two_kinds_of_requests_are_two_peaks_with_a_valley(latencies, share):
     assert (None if found is None else found.share) == (
         None if share is None else pytest.approx(share, abs=0.05)
     )
+
+
+COUNTS = 8
+
+
+def grouped(latencies):
+    """The same requests, of which only the slowest of every eight is known."""
+    seen = in_order(latencies)
+    return replace(seen, ends=seen.ends.thinned(COUNTS))
+
+
+@pytest.mark.parametrize("arranged", [in_order, grouped])
+@pytest.mark.parametrize(
+    ("latencies", "kind"),
+    [
+        (MIXED, "bimodal"),
+        (np.sort(MIXED), "too few samples"),  # first all fast ones
+        (np.concatenate([np.sort(MIXED)[k::4] for k in range(4)]), "too few samples"),  # slow for a while
+    ],
+)
+def test_slow_requests_that_come_together_are_not_a_kind(latencies, kind, arranged):
+    assert explain(arranged(latencies)).kind == kind
+
+
+def test_requests_that_turn_slow_step_by_step_are_not_a_kind():
+    way = np.concatenate(
+        [np.full(40, 10.0), np.arange(12.0, 40, 7), np.full(40, 40.0), np.arange(38.0, 10, -7)]
+    )
+    wave = np.tile(way, 20)
+    assert two_modes(spread(wave)) is not None
+    assert explain(in_order(wave)).kind == "too few samples"
 
 
 def test_requests_before_the_lowest_place_of_the_valley_are_of_the_fast_kind():
