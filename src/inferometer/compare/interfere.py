@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import inferometer
 from inferometer.base.errors import LocalError, UsageError
@@ -27,6 +27,7 @@ from inferometer.compare.interference import (
     HIDDEN,
     NOTHING,
     QUEUE,
+    STRANGER,
     UNKNOWN,
     Interference,
     ServerTimes,
@@ -352,7 +353,14 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
         gpu_memory_share=mean(memory),
         others=mean([use.others for use in hosts]),
         client_waiting=(mean([use.ours.waiting for use in hosts]) or 0.0) if has_proc() else None,
+        gpu_strangers=tuple(sorted({pid for use in hosts for pid in _gpu_strangers(use)})),
     )
+
+
+def _gpu_strangers(use: HostUse) -> tuple[int, ...]:
+    """Return the processes of other programs that used the busiest GPU."""
+    busiest = max(use.gpus, key=lambda gpu: gpu.utilization or 0.0, default=None)
+    return () if busiest is None else busiest.strangers
 
 
 @frozen
@@ -368,6 +376,7 @@ class Evidence:
     more_client_waiting: float | None = None  # cores this tool waited for
     shares_server: bool = True  # another model has the same address
     extra: float = 0.0  # requests in flight beyond those needed for the same throughput alone
+    gpu_strangers: tuple[int, ...] = ()  # processes of other programs that used the busy GPU, models alone
 
 
 def evidence(models: Sequence[SharedModel], use: SharedUse | None) -> Evidence:
@@ -378,7 +387,14 @@ def evidence(models: Sequence[SharedModel], use: SharedUse | None) -> Evidence:
         more_waiting=_excess(models, use, "waiting"),
         more_client_waiting=_excess(models, use, "client_waiting"),
         extra=sum(max(0.0, _extra(row)) for row in models),
+        gpu_strangers=tuple(
+            sorted({pid for row in models if _has_busy_gpu(row.use) for pid in row.use.gpu_strangers})
+        ),
     )
+
+
+def _has_busy_gpu(use: SharedUse | None) -> TypeGuard[SharedUse]:
+    return use is not None and use.gpu_share is not None and use.gpu_share >= BUSY_GPU
 
 
 def _excess(
@@ -454,13 +470,17 @@ def _by_machine(seen: Evidence) -> tuple[str, str]:
     together = seen.use
     if together is None:
         return UNKNOWN, ""
-    if together.gpu_share is not None and together.gpu_share >= BUSY_GPU:
+    if _has_busy_gpu(together) and seen.gpu_strangers:
+        pids = ", ".join(map(str, seen.gpu_strangers))
+        noun = "process" if len(seen.gpu_strangers) == 1 else "processes"
+        return STRANGER, f"another program ({noun} {pids}) used the busy GPU while models were loaded alone"
+    if _has_busy_gpu(together):
         if (together.gpu_memory_share or 0.0) >= BUSY_GPU_MEMORY:
             return (
                 BANDWIDTH,
                 f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time",
             )
-        return GPU, f"the GPU was busy for {share(together.gpu_share)} of the time"
+        return GPU, f"the GPU was busy for {share(together.gpu_share or 0.0)} of the time"
     least = max(WAITING, MOST * seen.extra)
     if seen.more_client_waiting is not None and seen.more_client_waiting >= least:
         return CLIENT, f"this tool waited for {quantity(seen.more_client_waiting)} more cores than alone"

@@ -10,7 +10,7 @@ from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
 from inferometer.stats.measurement import CROWDED, Measurement
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 
-CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT = (
+CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT, STRANGER = (
     "cores",
     "GPU",
     "memory bandwidth",
@@ -20,8 +20,10 @@ CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT = (
     "unknown",
     "something unseen",
     "this tool",
+    "another program",
 )
-"""Resources that models contend for. HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool."""
+"""Resources that models contend for. HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool; STRANGER:
+another program uses the GPU, so the models are not known to."""
 
 
 @frozen
@@ -45,6 +47,7 @@ class SharedUse:
     gpu_memory_share: float | None = None  # share of time in which its memory was read or written
     others: float | None = None  # cores used by other programs
     client_waiting: float | None = 0.0  # cores that this tool waited for
+    gpu_strangers: tuple[int, ...] = ()  # processes of other programs that used the busiest GPU
 
 
 @frozen

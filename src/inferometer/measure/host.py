@@ -242,7 +242,7 @@ class HostWatch:
         for pid in self._theirs:
             if (row := last.used.get(pid)) is not None and row.model is not None:
                 models[row.model] = models.get(row.model, CoreUse()) + last.use(first, (pid,))
-        gpus = tuple(self._with_servers_part(gpu, last) for gpu in gpu_figures(self._gpus))
+        gpus = tuple(self._with_users(gpu, last) for gpu in gpu_figures(self._gpus))
         return HostUse(
             cores=self._cores,
             busy=last.busy(first, self._cores),
@@ -259,8 +259,10 @@ class HostWatch:
             server_waiting=last.use(first, self._theirs).waiting,
         )
 
-    def _with_servers_part(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
-        """Add the server's share of the memory in use. In a container the driver may report only unknown processes."""
+    def _with_users(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
+        """Add the other processes that used it, and the server's share of the memory in use. In a container the
+        driver may report only unknown processes."""
+        gpu = replace(gpu, strangers=self._power.strangers(gpu.uuid, self._theirs))
         held = last.host.gpus.get(gpu.uuid, Gpu()).held_bytes
         ours = [size for pid, size in held.items() if pid in self._theirs]
         return replace(gpu, memory_server_bytes=sum(ours)) if ours else gpu
@@ -343,9 +345,8 @@ class _PowerLog:
 
     def add(self, at_ns: int, host: HostSample) -> None:
         for uuid, gpu in host.gpus.items():
-            if gpu.power_w is None and gpu.energy_j is None:
-                continue
-            self._readings.setdefault(uuid, []).append(PowerReading(at_ns, gpu.power_w, gpu.energy_j))
+            if gpu.power_w is not None or gpu.energy_j is not None:
+                self._readings.setdefault(uuid, []).append(PowerReading(at_ns, gpu.power_w, gpu.energy_j))
             self._users.setdefault(uuid, set()).update(gpu.held_bytes)
             self._active.setdefault(uuid, set()).update(gpu.held_bytes if gpu.active is None else gpu.active)
             if gpu.utilization:
@@ -355,17 +356,23 @@ class _PowerLog:
         if self._idle_w is None and host.gpus:
             self._idle_w = {uuid: gpu.power_w for uuid, gpu in host.gpus.items() if gpu.power_w is not None}
 
+    def strangers(self, uuid: str, servers: frozenset[int]) -> tuple[int, ...]:
+        """Return the other processes that used a GPU; none if the driver does not report those of the server."""
+        is_known = any(users & servers for users in self._users.values())
+        return tuple(sorted(self._active.get(uuid, set()) - servers)) if is_known else ()
+
     def devices(self, servers: frozenset[int]) -> tuple[PoweredDevice, ...]:
         """Return the GPUs that the server uses, and the others; without one, the processors."""
-        theirs = {uuid for uuid, users in self._users.items() if users & servers}
-        used = theirs or self._busy  # in a container the driver may report only unknown processes
+        theirs = {uuid for uuid in self._readings if self._users[uuid] & servers}
+        # In a container the driver may report only unknown processes.
+        used = theirs or self._busy & self._readings.keys()
         gpus = tuple(
             PoweredDevice(
                 uuid,
                 tuple(rows),
                 is_used=uuid in used,
                 idle_w=(self._idle_w or {}).get(uuid),
-                strangers=tuple(sorted(self._active[uuid] - servers)) if theirs else (),
+                strangers=self.strangers(uuid, servers),
             )
             for uuid, rows in self._readings.items()
         )

@@ -376,6 +376,7 @@ class GpuFigures:
     memory_share: float | None = None  # share of time spent reading or writing its memory, 0 to 1
     clock_mhz: float | None = None
     memory_server_bytes: int | None = None  # part of the memory in use that the server's processes hold
+    strangers: tuple[int, ...] = ()  # other processes that used it, if the server's are known
 
 
 @frozen

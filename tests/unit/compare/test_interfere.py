@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.compare.interfere import Evidence, InterfereRequest, check_interfere, contention, evidence
+from inferometer.compare.interfere import (
+    Evidence,
+    InterfereRequest,
+    _use,
+    check_interfere,
+    contention,
+    evidence,
+)
 from inferometer.compare.interference import (
     BANDWIDTH,
     CLIENT,
@@ -16,6 +23,7 @@ from inferometer.compare.interference import (
     HIDDEN,
     NOTHING,
     QUEUE,
+    STRANGER,
     UNKNOWN,
     ServerTimes,
     SharedUse,
@@ -24,7 +32,7 @@ from inferometer.compare.live import ModelAtServer
 from inferometer.measure.checks import make
 from inferometer.options.values import Range
 from inferometer.report.saved import document
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.measurement import Estimate, GpuFigures, HostUse
 from tests.support.reports import sample_interference
 
 IDLE = SharedUse(cores=8, busy=2.0, server_cores=1.5, waiting=0.0)
@@ -52,6 +60,12 @@ def shared(alone, together, *, slower_ns=2_000_000):
 COMPUTE = shared((0, 5e6), (0, 7e6))
 
 
+def on_gpu(share, *strangers):
+    """Return the evidence from a GPU that is busy with both models, and with each alone by this share."""
+    alone = replace(COMPUTE, use=replace(IDLE, gpu_share=share, gpu_strangers=strangers))
+    return evidence([alone], replace(IDLE, gpu_share=0.97, gpu_strangers=strangers))
+
+
 def seen(*, more_work=0.0, shares_server=True, **use):
     return replace(
         evidence([COMPUTE], replace(IDLE, **use)), more_work=more_work, shares_server=shares_server
@@ -73,6 +87,9 @@ CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
         (COMPUTE, seen(more_work=0.9), BANDWIDTH, "took 0.90 more cores"),
         (COMPUTE, seen(gpu_share=0.95), GPU, "busy for 95 %"),
         (COMPUTE, seen(gpu_share=0.95, gpu_memory_share=0.8), BANDWIDTH, "memory was busy for 80 %"),
+        (COMPUTE, on_gpu(0.95), GPU, "busy for 97 %"),
+        (COMPUTE, on_gpu(0.95, 77), STRANGER, "another program (process 77) used the busy GPU"),
+        (COMPUTE, on_gpu(0.4, 77), GPU, "busy for 97 %"),
         (shared((0, 5e6), (0, 5e6)), seen(), FRONT, "neither queue nor compute"),
         # A lock: requests take longer, and no resource explains it, even if others keep the machine busy.
         (COMPUTE, seen(), HIDDEN, "a lock or a queue"),
@@ -149,6 +166,15 @@ def test_planted_contention_for_cores_is_named(seed):
     )
     resource, _ = contention(found, seen)
     assert resource == CORES
+
+
+def test_strangers_of_the_busiest_gpu_are_kept_from_all_turns():
+    gpus = (
+        GpuFigures("a", 0.95, None, None, None, strangers=(77,)),
+        GpuFigures("b", 0.1, None, None, None, strangers=(8,)),
+    )
+    turns = [HostUse(8, 1.0, seconds=1.0, gpus=row) for row in (gpus, gpus[1:], ())]
+    assert _use(turns).gpu_strangers == (8, 77)
 
 
 def test_a_machine_kept_busy_by_others_is_reported():

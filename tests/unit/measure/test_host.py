@@ -173,6 +173,17 @@ def test_the_servers_share_of_gpu_memory_is_separate(held_bytes, servers):
     assert (gpu.memory_used_bytes, gpu.memory_server_bytes) == (900, servers)
 
 
+@pytest.mark.parametrize(
+    ("held_bytes", "strangers"), [({SERVER: 100, 77: 500}, (77,)), ({SERVER: 100}, ()), ({77: 900}, ())]
+)
+def test_other_programs_on_a_gpu_are_known_if_the_server_is(held_bytes, strangers):
+    machine = Machine(held_bytes=held_bytes)
+    watch = machine.watch()
+    machine.run(1.0, 1.0)
+    (gpu,) = watch.end().gpus
+    assert gpu.strangers == strangers
+
+
 def test_crowded_time_is_separate_from_the_rest():
     machine = Machine()
     watch = machine.watch()

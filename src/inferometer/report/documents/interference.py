@@ -10,6 +10,7 @@ from inferometer.compare.interference import (
     CLIENT,
     HIDDEN,
     NOTHING,
+    STRANGER,
     UNKNOWN,
     Interference,
     SharedModel,
@@ -37,6 +38,7 @@ CAUSE_WORDS = {
     NOTHING: "",
     UNKNOWN: ", and nothing observed explains it",
     CLIENT: "; but the client itself waited for a core, so the cause is unknown",
+    STRANGER: "; but another program used the GPU, so the cause is unknown",
     HIDDEN: "; they share something other than an observable resource (a lock, a queue)",
 }
 
