@@ -45,8 +45,12 @@ class Warming:
     wave_s: float = 0.0  # longest time between two answers of the second half
 
 
-def warm_server(instrument: Instrument, plan: Plan, limit_ns: int) -> Warming:
-    """Apply the load until the server is warm, the time is over, or nothing is answered. The load goes on."""
+def warm_server(instrument: Instrument, plan: Plan, limit_ns: int, first_ns: int = 0) -> Warming:
+    """Apply the load until the server is warm, the time is over, or nothing is answered. The load goes on.
+
+    The first answer may take up to `first_ns`, if that is longer than the limit: without one, nothing is known of how
+    long a measurement has to be.
+    """
     load, clock = instrument.load, instrument.clock
     begun_ns = last_good_ns = clock()
     silence = Silence(instrument.silence_ns, begun_ns)
@@ -54,7 +58,8 @@ def warm_server(instrument: Instrument, plan: Plan, limit_ns: int) -> Warming:
     is_answered = is_warm = False
     load.apply(plan)
     while not (is_warm or instrument.watcher.is_interrupted()):
-        collected = load.collect(min(clock() + FAR_NS, begun_ns + limit_ns))
+        until_ns = begun_ns + (limit_ns if is_answered else max(limit_ns, first_ns))
+        collected = load.collect(min(clock() + FAR_NS, until_ns))
         ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not from an earlier load
         report_warm_up(instrument.watcher, begun_ns, collected, ours)
         is_answered = is_answered or bool(ours.is_answered.any())
@@ -64,7 +69,7 @@ def warm_server(instrument: Instrument, plan: Plan, limit_ns: int) -> Warming:
         elapsed_ns = collected.seen_ns - begun_ns
         is_warm = _is_warm(answers, plan, begun_ns, elapsed_ns)
         is_gone = len(collected.records) > 0 and collected.seen_ns - last_good_ns > GONE_NS
-        if elapsed_ns >= limit_ns or is_gone or silence.is_over(collected) or collected.is_finished:
+        if collected.seen_ns >= until_ns or is_gone or silence.is_over(collected) or collected.is_finished:
             break
     is_warm = is_warm or not is_quickening(answer_times(answers, plan, begun_ns))
     gaps = np.diff(np.sort(answers.end_ns))

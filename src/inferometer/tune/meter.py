@@ -148,7 +148,8 @@ class EngineMeter:
         self._gpus = 0  # number seen in the previous trial
         self._warm_for: set[tuple[str, ClientLoad]] = set()  # loads for which the running server is warm
         self._longest_s = math.inf if patience_s is None else patience_s / 2  # of a trial with slow answers
-        self._warm_up_s = PATIENCE_S if patience_s is None else patience_s  # of a server, for all its loads
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
+        self._warm_up_s = self._patience_s  # of a server, for all its loads
         self._warmed_s = 0.0  # of that, used by the running server
 
     def fingerprint(self, models: Sequence[str]) -> str:
@@ -254,9 +255,11 @@ class EngineMeter:
         plan = _plan(load, client.setup.options).plan
         with self._failing(model, load):
             limit_s = max(self._warm_up_s - self._warmed_s, COLD_WARM_UP_S)
-            found = warm_server(client.instrument, plan, round(limit_s * NS_PER_S))
+            first_ns = round(self._patience_s * NS_PER_S)
+            found = warm_server(client.instrument, plan, round(limit_s * NS_PER_S), first_ns)
         self._warmed_s += found.seconds
-        self._check_answered(client, is_answered=found.is_answered)
+        if not found.is_answered and not self._watcher.is_interrupted():
+            raise TrialError(f"timed out: no request was answered within {quantity(found.seconds)} s")
         self._warm_for.add((model, load))
         self._round_s[model] = found.seconds * (load.concurrency or 1) / max(found.requests, 1)
         self._wave_s[model] = found.wave_s

@@ -20,14 +20,18 @@ LIMIT_NS = 30 * NS_PER_S
 
 
 def warmed(
-    service_ms: Callable[[int], float], plan: Any, servers: int | None = None
+    service_ms: Callable[[int], float],
+    plan: Any,
+    servers: int | None = None,
+    limit_ns: int = LIMIT_NS,
+    first_ns: int = 0,
 ) -> tuple[Warming, FakeServer]:
     clock = FakeClock()
     server = FakeServer(lambda number, sent_ns: Reply(round(service_ms(number) * NS_PER_MS)), servers)
     instrument: Any = type("I", (), {})()
     instrument.load, instrument.clock = SimulatedLoad(server, clock), clock
     instrument.watcher, instrument.silence_ns = Watcher(), 60 * NS_PER_S
-    return warm_server(instrument, plan, LIMIT_NS), server
+    return warm_server(instrument, plan, limit_ns, first_ns), server
 
 
 @pytest.mark.parametrize("users", [1, 2, 8, 32])
@@ -62,6 +66,17 @@ def test_the_time_between_answers_that_end_together_is_known(servers, wave_ms):
     """A slow first request does not count; a measurement that is shorter than a wave may see no answer."""
     found, _ = warmed(lambda number: 5_000 if number == 0 else wave_ms, Closed(16), servers=servers)
     assert found.wave_s == pytest.approx(wave_ms / 1000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("first_s", "is_answered", "seconds"), [(0, False, 2), (30, True, 10), (5, False, 5)]
+)
+def test_a_short_warm_up_waits_for_the_first_answer(first_s, is_answered, seconds):
+    """Otherwise a load whose first answers take longer than the limit would seem to be never answered."""
+    limit_ns, first_ns = 2 * NS_PER_S, first_s * NS_PER_S
+    found, _ = warmed(lambda number: 10_000, Closed(64), limit_ns=limit_ns, first_ns=first_ns)
+    assert found.is_answered is is_answered
+    assert found.seconds == pytest.approx(seconds, abs=0.1)
 
 
 def test_long_answers_are_compared_one_by_one():

@@ -76,7 +76,8 @@ def test_the_loads_of_a_server_share_its_warm_up(monkeypatch):
     meter = EngineMeter({}, Effort(1.0, 0.05), {})
     limits = []
 
-    def warm(_instrument, _plan, limit_ns):
+    def warm(_instrument, _plan, limit_ns, first_ns):
+        assert first_ns == PATIENCE_S * NS_PER_S
         limits.append(limit_ns / NS_PER_S)
         return Warming(min(limits[-1], 12.0), 50, is_warm=True)
 
