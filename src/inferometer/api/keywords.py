@@ -39,7 +39,6 @@ class _InAll(TypedDict, total=False):
     bodies: Sequence[str]
     request_timeout_s: float
     streaming: bool
-    no_streaming: bool
     sequence_length: int | None
     sequence_length_variation: float
     sequence_ids: tuple[int, int | None] | None
@@ -151,6 +150,10 @@ class _NotInInterfereTuneDiagnose(TypedDict, total=False):
     client_resources: Mapping[str, float] | None
 
 
+class _NotInInterfereCompare(TypedDict, total=False):
+    no_streaming: bool
+
+
 class _InMeasureTune(TypedDict, total=False):
     measurement_mode: str
     measurement_interval_ms: int
@@ -191,6 +194,7 @@ class MeasureKeywords(
     _NotInFindTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
     _InMeasureTune,
     _NotInInterfereFindTune,
     _NotInScenario,
@@ -210,6 +214,7 @@ class ScenarioKeywords(
     _NotInFindTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
     _NotInInterfereFindTune,
     total=False,
 ):
@@ -238,6 +243,7 @@ class FindKeywords(
     _NotInTuneDiagnose,
     _NotInInterfereDiagnose,
     _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
     _NotInScenario,
     _NotInScenarioInterfere,
     total=False,
@@ -250,6 +256,7 @@ class TuneKeywords(
     _NotInFind,
     _NotInFindDiagnose,
     _NotInInterfereDiagnose,
+    _NotInInterfereCompare,
     _InMeasureTune,
     _NotInScenario,
     _NotInScenarioInterfere,
@@ -282,6 +289,7 @@ class DiagnoseKeywords(
     _NotInTune,
     _NotInFind,
     _NotInScenarioTune,
+    _NotInInterfereCompare,
     _NotInInterfereFindTune,
     _NotInScenario,
     _NotInScenarioInterfere,

@@ -13,7 +13,7 @@ import pytest
 import inferometer
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import main
-from inferometer.measure import prepare
+from inferometer.measure import addresses
 from inferometer.options.command_line import Command, Request, Target, read
 from inferometer.options.options import Options
 from inferometer.options.values import Range
@@ -145,7 +145,7 @@ def test_a_level_passes_through_six_files_at_most(
         raise UsageError("enough")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(prepare, "prepare", stop)
+    monkeypatch.setattr(addresses, "prepare", stop)
     with files_passed() as found:
         main(["measure", "h:1", "m", "-c", str(LEVEL), "--no-store"])
     assert made[0].concurrency == Range(LEVEL)
