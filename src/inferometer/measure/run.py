@@ -47,7 +47,8 @@ def run(
     The time limit leaves the first level at least `first_level_s`, the start of the workers included. If a server
     refuses to stream where the user did not ask for streams, start again with whole answers.
     """
-    for result in _run(setup, watcher, ray, first_level_s):
+    begun_ns = monotonic_ns()
+    for result in _run(setup, watcher, ray, first_level_s, begun_ns):
         if setup.whole is not None and len(result.levels) == 1 and _refuses_all(result.levels[0]):
             break
         yield result
@@ -58,22 +59,24 @@ def run(
     text = f"the server refused to stream ({failures[0].example or failures[0].kind}), so answers were requested whole"
     whole = replace(setup.whole(), tracing=setup.tracing)
     remarks = (*whole.result.remarks, Remark(Note.NOT_STREAMED, text))
-    yield from _run(
-        replace(whole, result=replace(whole.result, remarks=remarks)), watcher, ray, first_level_s
-    )
+    whole = replace(whole, result=replace(whole.result, remarks=remarks))
+    yield from _run(whole, watcher, ray, first_level_s, begun_ns)
 
 
 def _refuses_all(level: Level) -> bool:
-    """Return whether every request was refused."""
+    """Return whether every request of a level that was not cut short was refused."""
     found = level.measurement
-    if found is None or found.request_count or found.empty_count or not found.failures:
+    if found is None or level.is_cut_short or level.has_remark(Note.INTERRUPTED):
+        return False
+    if found.request_count or found.empty_count or not found.failures:
         return False
     return all(group.kind in _NO_STREAMS for group in found.failures)
 
 
-def _run(setup: Setup, watcher: Watcher, ray: "RayProcess | None", first_level_s: float) -> Iterator[Result]:
+def _run(
+    setup: Setup, watcher: Watcher, ray: "RayProcess | None", first_level_s: float, begun_ns: int
+) -> Iterator[Result]:
     result, limit_s = setup.result, setup.options.time_limit_s
-    begun_ns = monotonic_ns()
 
     def is_over() -> bool:
         least_s = 0.0 if result.levels else first_level_s
