@@ -48,19 +48,27 @@ def run(
     refuses to stream where the user did not ask for streams, start again with whole answers.
     """
     begun_ns = monotonic_ns()
-    for result in _run(setup, watcher, ray, first_level_s, begun_ns):
-        if setup.whole is not None and len(result.levels) == 1 and _refuses_all(result.levels[0]):
-            break
+    refused: Result | None = None
+    attempt = until(watcher, lambda: refused is not None)
+    for result in _run(setup, attempt, ray, first_level_s, begun_ns):
+        is_first = refused is None and len(result.levels) == 1
+        if refused or (is_first and setup.whole is not None and _refuses_all(result.levels[0])):
+            refused = result
+            continue
         yield result
-    else:
+    if refused is None:
         return
     assert setup.whole is not None
-    failures = result.levels[0].measurement.failures  # type: ignore[union-attr]
+    failures = refused.levels[0].measurement.failures  # type: ignore[union-attr]
     text = f"the server refused to stream ({failures[0].example or failures[0].kind}), so answers were requested whole"
     whole = replace(setup.whole(), tracing=setup.tracing)
     remarks = (*whole.result.remarks, Remark(Note.NOT_STREAMED, text))
     whole = replace(whole, result=replace(whole.result, remarks=remarks))
-    yield from _run(whole, watcher, ray, first_level_s, begun_ns)
+    for result in _run(whole, watcher, ray, first_level_s, begun_ns):
+        if result.account is None or refused.account is None:
+            yield result
+        else:
+            yield replace(result, account=result.account.after(refused.account))
 
 
 def _refuses_all(level: Level) -> bool:

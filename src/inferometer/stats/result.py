@@ -1,6 +1,7 @@
 """A whole run as one value and one file, from which every report can be reproduced."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -91,6 +92,19 @@ class Account:
         """Whether every request is accounted for; requests of a worker that died are not."""
         ended = self.good + self.failed + self.empty + self.left_out_good + self.left_out_failed
         return self.sent == ended + self.withdrawn + self.cut_off
+
+    def after(self, earlier: "Account") -> "Account":
+        """Include the requests of an earlier attempt, none of which are in the levels' figures."""
+        return replace(
+            self,
+            sent=self.sent + earlier.sent,
+            left_out_good=self.left_out_good + earlier.good + earlier.empty + earlier.left_out_good,
+            left_out_failed=self.left_out_failed + earlier.failed + earlier.left_out_failed,
+            cut_off=self.cut_off + earlier.cut_off,
+            unsent=self.unsent + earlier.unsent,
+            resent=self.resent + earlier.resent,
+            withdrawn=self.withdrawn + earlier.withdrawn,
+        )
 
 
 def account(levels: Sequence[Level], totals: Totals) -> Account:

@@ -8,6 +8,7 @@ import pytest
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.measure import run as running
+from inferometer.stats.result import Account
 from inferometer.stats.watcher import Watcher
 
 
@@ -20,6 +21,7 @@ class Attempt:
     tracing: Any = None
     remarks: tuple[Remark, ...] = ()
     levels: tuple[Any, ...] = ()
+    account: Account | None = None
 
 
 def level(kind: str, remarks: tuple[Note, ...] = (), good: int = 0) -> Any:
@@ -38,10 +40,16 @@ def attempts(monkeypatch: pytest.MonkeyPatch, first: Any) -> list[tuple[Any, int
     def one(setup: Any, watcher: Watcher, ray: Any, first_level_s: float, begun_ns: int) -> Any:
         seen.append((setup, begun_ns))
         yield Attempt(levels=(first,))
+        if not watcher.is_interrupted():
+            yield Attempt(levels=(first, first))
+        yield Attempt(levels=(first,), account=Account(10, 4, 3, 1, 0, 1, 1, 2, 1))
 
     monkeypatch.setattr(running, "_run", one)
     setup: Any = Attempt(whole=lambda: Attempt(result=Attempt()))
-    assert list(running.run(setup, Watcher()))
+    *_, last = running.run(setup, Watcher())
+    assert last.account.sent == 10 * len(seen)
+    assert last.account.is_complete
+    assert (last.account.good, last.account.failed) == (4, 3)
     return seen
 
 
