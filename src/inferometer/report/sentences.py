@@ -185,11 +185,11 @@ def limit_words(finding: Finding) -> str:
     return f"{name} {low} {'and' if finding.confidence is None else 'to'} {high}"
 
 
-def start_sentence(level: Level, start: StartFigures) -> str:
+def start_words(start: StartFigures) -> str:
     """Describe the start of a level that was excluded."""
     line = (
-        f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} differ from the rest "
-        f"and are excluded: {quantity(start.infer_per_s)} infer/s"
+        f"the first {duration(start.duration_ns)} differ from the rest and are excluded: "
+        f"{quantity(start.infer_per_s)} infer/s"
     )
     return f"{line}, {_mean_and_tail(start.latency)}" if start.latency.count else line
 

@@ -1,6 +1,6 @@
 """Notes on a result and its levels: each note once, for all levels it applies to.
 
-Remarks that differ only in their numbers share one line with the range of each number.
+Remarks that differ only in their numbers or durations share one line with the range of each.
 """
 
 import re
@@ -8,16 +8,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.report.document import Message, Section, Tone, message_section
 from inferometer.report.documents.levels import few_words
 from inferometer.report.format import duration, first_line, level_label, level_value, plural, quantity
-from inferometer.report.sentences import first_round_change, first_round_sentence, start_sentence
-from inferometer.stats.measurement import ActionTaken, Level
+from inferometer.report.sentences import first_round_change, first_round_sentence, start_words
+from inferometer.stats.measurement import ActionTaken, Doubt, Level
 from inferometer.stats.result import Result
 
 ALONE = 2  # up to this many levels get a line each
 MOST_LABELS = 12
-_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\d:.]\d)")
+_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\d:.]\d)(?: (?:ns|µs|ms|s)(?!\w))?")
+_UNITS = {"": 1, "ns": 1, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
 
 
 class Said(NamedTuple):
@@ -47,13 +49,17 @@ def grouped(said: Sequence[Said]) -> Iterator[str]:
     """Merge remarks that differ only in their numbers into one line with the range of each number."""
     alike: dict[str, list[Said]] = {}
     for row in said:
-        alike.setdefault("" if row.level is None else _NUMBER.sub("#", row.text), []).append(row)
+        alike.setdefault("" if row.level is None else _pattern(row.text), []).append(row)
     for pattern, rows in alike.items():
         levels = [row.level for row in rows if row.level is not None]
         if len(levels) <= ALONE or not pattern:
             yield from (f"{_where([] if row.level is None else [row.level])}{row.text}" for row in rows)
         else:
             yield f"{_where(levels)}{_with_ranges([row.text for row in rows])}"
+
+
+def _pattern(text: str) -> str:
+    return _NUMBER.sub("#", text)
 
 
 def _where(levels: Sequence[Level]) -> str:
@@ -65,15 +71,24 @@ def _where(levels: Sequence[Level]) -> str:
 
 
 def _with_ranges(texts: Sequence[str]) -> str:
-    """The common text of the remarks, with `1.9 to 2` where a number differs."""
+    """The common text of the remarks, with `1.9 to 2` where a number or duration differs."""
     columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
     ranges = iter([_range(column) for column in columns])
     return _NUMBER.sub(lambda _: next(ranges), texts[0])
 
 
 def _range(numbers: Sequence[str]) -> str:
-    ordered = sorted(set(numbers), key=lambda text: float(text.replace(",", "")))
-    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+    ordered = sorted(set(numbers), key=_size)
+    if len(ordered) == 1:
+        return ordered[0]
+    (low, _, unit), last = ordered[0].partition(" "), ordered[-1]
+    return f"{low if last.partition(' ')[2] == unit else ordered[0]} to {last}"
+
+
+def _size(text: str) -> float:
+    """Return a number, or a duration in nanoseconds."""
+    number, _, unit = text.partition(" ")
+    return float(number.replace(",", "")) * _UNITS[unit]
 
 
 def _actions(levels: Sequence[Level]) -> Iterator[Message]:
@@ -115,12 +130,22 @@ def _signed(change: float) -> str:
 
 
 def _unlike(levels: Sequence[Level]) -> Iterator[Message]:
-    """Report what was excluded as warm-up, and why figures are less certain than requested."""
+    """Report what was excluded as warm-up, and why figures are less certain than requested.
+
+    A reason that a remark on the same level already gives is not repeated."""
+    starts = [Said(level, start_words(level.start)) for level in levels if level.start is not None]
+    yield from (Message(line, tone=Tone.PLAIN) for line in grouped(starts))
+    doubts: dict[str, list[tuple[Said, Doubt]]] = {}
     for level in levels:
-        if level.start is not None:
-            yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
-        if level.doubt is not None:
-            doubt = level.doubt
-            words = f"{doubt.kind}: {doubt.text.removeprefix(f'{doubt.kind}: ')}"
-            label = level_label(level.mode, level.value)
-            yield Message(f"{label}: {words}", f"{doubt.figure} {doubt.sparkline}")
+        doubt = level.doubt
+        if doubt is None or any(remark.text == doubt.text for remark in level.remarks):
+            continue
+        words = f"{doubt.kind}: {doubt.text.removeprefix(f'{doubt.kind}: ')}"
+        doubts.setdefault(_pattern(words), []).append((Said(level, words), doubt))
+    for rows in doubts.values():
+        lines = grouped([said for said, _ in rows])
+        if len(rows) > ALONE:
+            yield from map(Message, lines)
+        else:
+            for line, (_, doubt) in zip(lines, rows, strict=True):
+                yield Message(line, f"{doubt.figure} {doubt.sparkline}")

@@ -8,7 +8,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.report.document import Messages
 from inferometer.report.documents.notes import Said, grouped, notes_section
 from inferometer.report.saved import document
-from inferometer.stats.measurement import Level, StartFigures
+from inferometer.stats.measurement import Distribution, Doubt, Level, StartFigures
 from inferometer.stats.result import Result
 from tests.support.reports import sample_result, sample_text
 
@@ -29,7 +29,11 @@ def levels(count: int) -> list[Level]:
         ),
         (
             ["p99 9.50 ms of 1,200", "p99 10.0 ms of 900", "p99 8 ms of 10,000", "p99 1 s of 3"],
-            ["concurrency 1, 2, 4: p99 8 to 10.0 ms of 900 to 10,000", "concurrency 8: p99 1 s of 3"],
+            ["concurrency 1, 2, 4, 8: p99 8 ms to 1 s of 3 to 10,000"],
+        ),
+        (
+            ["2 left", "up 3 %", "3 left"],
+            ["concurrency 1: 2 left", "concurrency 4: 3 left", "concurrency 2: up 3 %"],
         ),
         (["at 127.0.0.1:8000"] * 3, ["concurrency 1, 2, 4: at 127.0.0.1:8000"]),
     ],
@@ -66,6 +70,31 @@ def test_a_sweep_shows_each_note_once() -> None:
     assert "their first round is excluded: its answers took -10.0 % (concurrency 1) to" in first_rounds.text
     assert "others used 1.0 to 1.9 of this machine's 2 cores" in busy.text or "1.0 to 1.11" in busy.text
     assert "\n" not in first_rounds.text + busy.text
+
+
+def test_reasons_of_many_levels_share_a_line() -> None:
+    limits = [f"client-limited: this tool was {late} behind" for late in ("900 µs", "51.0 ms", "1.20 s")]
+    rows = [
+        replace(
+            level,
+            remarks=(Remark(Note.CLIENT_STARVED, limits[number]),) if number < 3 else (),
+            start=StartFigures(10**9 * (number + 1), 0, 80.0 + number, Distribution(0, 0, 0, None, None, ())),
+            doubt=Doubt("client-limited", limits[number], "mean latency", "▁█")
+            if number < 3
+            else Doubt("drift", f"drift: tokens/s goes up by {number} %", "tokens/s", "▁█"),
+        )
+        for number, level in enumerate(levels(6))
+    ]
+    section = notes_section(with_levels(rows))
+    assert section is not None
+    (messages,) = section.blocks
+    assert isinstance(messages, Messages)
+    assert [row.text for row in messages.rows] == [
+        "concurrency 1, 2, 4, 8, 16, 32: the first 1.00 to 6.00 s differ from the rest and are excluded: "
+        "80.0 to 85.0 infer/s",
+        "concurrency 8, 16, 32: drift: tokens/s goes up by 3 to 5 %",
+        "concurrency 1, 2, 4: client-limited: this tool was 900 µs to 1.20 s behind",
+    ]
 
 
 def test_llm_servers_have_requests_and_no_batch() -> None:
