@@ -1,8 +1,9 @@
 """Mutation testing: `python -m tools.mutate [--count N] [--seed N] [--only FILE]`, or `make mutate`.
 
 Plants small faults, one at a time, into a copy of the modules below: `<` for `<=`, `+` for `-`, another constant, an
-inverted condition. Then it runs the tests closest to the module, and after them the tests that use it. A fault that no
-test notices has survived. Survivors that do not change the behaviour are explained in tools/mutants.toml.
+inverted condition. Then it runs the tests of `make test` that reach the line, as coverage.py records them once. A fault
+that no test notices has survived, and the long tests and the full samples, which `make test` leaves out, get their
+turn. Survivors that do not change the behaviour are explained in tools/mutants.toml.
 """
 
 import argparse
@@ -14,13 +15,30 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src/inferometer")
 EXPLAINED = Path(__file__).with_name("mutants.toml")
 DEADLINE_S = 600
+SUITE = ("-m", "not long")
+FOLDER = ROOT / "dist" / "mutate"  # on the file system of the checkout, so that files can be linked
+
+# Coverage of the suite, with the test that reached each line.
+RECORDING = """\
+[run]
+dynamic_context = test_function
+parallel = true
+patch = subprocess
+source_pkgs = inferometer
+data_file = {data}
+disable_warnings = module-not-imported, no-data-collected
+"""
 
 # By pattern of modules: the tests to run, the most specific first.
 TESTS = {
@@ -68,10 +86,10 @@ class Place:
     def mutant(self) -> "Mutant":
         tree = ast.parse((ROOT / SOURCE / self.module).read_text())
         node = list(ast.walk(tree))[self.node]
-        before, line = ast.unparse(node), getattr(node, "lineno", 0)
+        before, lines = ast.unparse(node), _lines(tree, node)
         _break(node, self.way)
         return Mutant(
-            self.module, line, _first_line(before), _first_line(ast.unparse(node)), ast.unparse(tree)
+            self.module, lines, _first_line(before), _first_line(ast.unparse(node)), ast.unparse(tree)
         )
 
 
@@ -80,13 +98,25 @@ class Mutant:
     """A module with one planted fault."""
 
     module: Path
-    line: int
+    lines: range  # from the start of the statement to the end of the changed expression
     before: str
     after: str
     source: str  # of the whole module
 
     def __str__(self) -> str:
-        return f"{self.module}:{self.line}: {self.before}  ->  {self.after}"
+        return f"{self.module}:{self.lines[-1]}: {self.before}  ->  {self.after}"
+
+
+def _lines(tree: ast.AST, node: ast.AST) -> range:
+    spans = [
+        (statement.lineno, statement.end_lineno or statement.lineno)
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.stmt)
+    ]
+    line = getattr(node, "lineno", 1)
+    start = max((first for first, last in spans if first <= line <= last), default=line)
+    end = line if isinstance(node, ast.stmt) else getattr(node, "end_lineno", line)
+    return range(start, end + 1)
 
 
 def _first_line(text: str) -> str:
@@ -146,24 +176,57 @@ def _break(node: ast.AST, way: int) -> None:
             node.attr = NAMES[node.attr]
 
 
-def survives(mutant: Mutant, tests: tuple[str, ...]) -> bool:
-    """Whether all these tests pass despite the fault."""
-    with tempfile.TemporaryDirectory(prefix="inferometer-mutant-") as folder:
-        place = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
-        (place / "inferometer" / mutant.module).write_text(mutant.source)
-        environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
-        for part in tests:
-            words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", part]
-            try:
-                done = subprocess.run(
-                    words, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return False  # an endless loop counts as noticed
-            if done.returncode:
-                return False
-    return True
+class Reach:
+    """Which tests of the suite reach a line."""
+
+    def __init__(self, parts: Iterable[str]) -> None:
+        settings, data = FOLDER / "coveragerc", FOLDER / "data"
+        settings.write_text(RECORDING.format(data=data))
+        coverage = (sys.executable, "-m", "coverage")
+        rc = f"--rcfile={settings}"
+        pytest = ("-m", "pytest", "-q", *SUITE, "-n", "2", "--dist", "loadscope")
+        subprocess.run([*coverage, "erase", rc], cwd=ROOT, check=True)
+        subprocess.run([*coverage, "run", rc, *pytest, *parts], cwd=ROOT, check=False, capture_output=True)
+        subprocess.run([*coverage, "combine", "--quiet", rc], cwd=ROOT, check=True)
+        self._data = CoverageData(str(data))
+        self._data.read()
+
+    def tests(self, mutant: Mutant) -> tuple[str, ...]:
+        """Return the tests that reach the mutant, if all that reach it are known: no import or worker process does."""
+        by_line: Mapping[int, list[str]] = self._data.contexts_by_lineno(str(ROOT / SOURCE / mutant.module))
+        names = {name for line in mutant.lines for name in by_line.get(line, ())}
+        return () if "" in names else tuple(sorted(filter(None, map(_node_id, names))))
+
+
+def _node_id(context: str) -> str | None:
+    """Return pytest's name of a test, given its qualified name."""
+    module, _, test = context.rpartition(".")
+    path = f"{module.replace('.', '/')}.py"
+    return f"{path}::{test}" if (ROOT / path).exists() else None
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[Path]:
+    """Copy the package with the fault, its compiled modules included, while the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="mutant-", dir=FOLDER) as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, copy_function=os.link)
+        changed = source / "inferometer" / mutant.module
+        changed.unlink()
+        changed.write_text(mutant.source)
+        yield source
+
+
+def _pass(source: Path, *words: str, **variables: str) -> bool:
+    environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"} | variables
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *words]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False  # an endless loop counts as noticed
+    return not done.returncode
 
 
 def main() -> None:
@@ -175,24 +238,34 @@ def main() -> None:
     options = parser.parse_args()
     known = {row["mutant"]: row["why"] for row in tomllib.loads(EXPLAINED.read_text()).get("explained", ())}
     chosen = sample(options.count, options.seed, options.only)
-    left, explained = list[Mutant](), 0
+    if options.list:
+        print("\n".join(str(place.mutant()) for place in chosen))
+        return
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    reach = Reach(sorted({test for place in chosen for test in place.tests}))
+    left, late, explained = list[Mutant](), list[Mutant](), 0
     for number, place in enumerate(chosen, 1):
         mutant = place.mutant()
-        if options.list:
-            print(mutant)
-            continue
         name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
-        if not survives(mutant, place.tests):
-            verdict = "noticed"
-        elif name in known:
-            explained += 1
-            verdict = f"survived: {known[name]}"
-        else:
-            left.append(mutant)
-            verdict = "SURVIVED"
+        with planted(mutant) as source:
+            if not _pass(source, *SUITE, *(reach.tests(mutant) or place.tests)):
+                verdict = "noticed"
+            elif name in known:
+                explained += 1
+                verdict = f"survived: {known[name]}"
+            elif not _pass(source, *place.tests, INFEROMETER_SAMPLES="1"):
+                late.append(mutant)
+                verdict = "SURVIVED make test; noticed by the long tests or the full samples"
+            else:
+                left.append(mutant)
+                verdict = "SURVIVED"
         print(f"{number}/{len(chosen)} {mutant}: {verdict}", flush=True)
-    print(f"{len(chosen)} planted, {len(left)} survived, {explained} more are explained")
-    sys.exit(1 if len(left) > len(chosen) / 10 else 0)
+    survived = len(left) + len(late)
+    print(
+        f"{len(chosen)} planted, {survived} survived make test, {len(left)} of them also the long tests and the full "
+        f"samples; {explained} more are explained"
+    )
+    sys.exit(1 if survived > len(chosen) / 10 else 0)
 
 
 def sample(count: int, seed: int, only: str) -> list[Place]:

@@ -117,7 +117,8 @@ FILES = {
 }
 
 
-def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def write_files(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the files that the lines of a command name."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("WALK_KEY", "secret")
     for part in ("imports", "models/fake"):
@@ -135,8 +136,9 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write(base, kept.answer_path)
     write(sample_twin(), Path("twin.json"))
     write(known_result(), Path("known.json"))
-    write(short_text_result(), Path("text-run.json"))
-    write(short_text_twin(), Path("text.json"))
+    if name in ("capacity", "twin"):
+        write(short_text_result(), Path("text-run.json"))
+        write(short_text_twin(), Path("text.json"))
     planted_history(Path("history"), planted_figures(12, seed=1))
     planted_history(Path("worse"), planted_figures(12, seed=1, step=-0.2, at=11))
 
@@ -159,10 +161,10 @@ EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics", "trace"
 
 @pytest.fixture
 def places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[tuple[dict[str, str], Observer]]:
     """Yield the values for the names in the lines; files are in the working directory."""
-    write_files(tmp_path, monkeypatch)
+    write_files(name, tmp_path, monkeypatch)
     _, tls = write_certificate(tmp_path, "server")
     _, calls = write_certificate(tmp_path, "calls")
     _, both = write_certificate(tmp_path, "both")
@@ -696,7 +698,7 @@ def assert_has_remedy(said: str, field: str) -> None:
 def test_unsupported_options_are_refused_with_a_remedy(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_files(tmp_path, monkeypatch)
+    write_files(name, tmp_path, monkeypatch)
     command, values = WALKED[name], dict(examples())
     for option, row in command.by_name.items():
         if command.refusal(option, row) is None:
