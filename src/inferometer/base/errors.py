@@ -12,9 +12,9 @@ from inferometer.base.text import printable
 
 
 class Name(str):
-    """An option in the sentence of an error, which each interface spells in its own way: `--timeout`, `timeout_s`.
+    """An option named in an error message, which each interface spells in its own way: `--timeout`, `timeout_s`.
 
-    An f-string keeps the field and the value; the text itself is the spelling by default."""
+    Formatted into an f-string, it keeps the field and the value; its text is the default spelling."""
 
     field: str
     value: str
@@ -37,7 +37,7 @@ def _spelled(text: str, spell: Spell) -> str:
 
 
 class InferometerError(Exception):
-    """An error with a sentence about the cause and a remedy."""
+    """An error with a message that states the cause, and a remedy."""
 
     exit_code = 70
 
@@ -63,11 +63,11 @@ class InferometerError(Exception):
 
     @property
     def about(self) -> tuple[Name, ...]:
-        """The options in the sentence, in its order."""
+        """The options that the message names, in order."""
         return tuple(Name(*found) for found in _NAME.findall(f"{self._message} {self._remedy}"))
 
     def spell(self, spell: Spell) -> None:
-        """Spell the options in the text for good, as an interface without options of its own does."""
+        """Fix the spelling of the options in the message, for an interface without options of its own."""
         self._message, self._remedy = _spelled(self._message, spell), _spelled(self._remedy, spell)
 
     def at(self, place: str) -> None:

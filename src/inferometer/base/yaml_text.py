@@ -9,9 +9,9 @@ import re
 from typing import Any
 
 MOST_VALUES = 100_000
-"""Most values of a document, counting each one as often as it is referenced."""
+"""Maximum number of values in a document, counting each one as often as it is referenced."""
 DEEPEST = 64
-"""Most nested brackets."""
+"""Maximum depth of nested brackets."""
 _BRACKET = re.compile(r"[\[\]{}]")
 _LONGEST_NUMBER = 400
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")

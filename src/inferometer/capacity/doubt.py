@@ -19,7 +19,7 @@ def maybe_doubt(result: Result, promise: Slo) -> str:
         if found.infer_per_s.limits is None:
             return f"the throughput at {load_words(level)} has no interval"
         if found.infer_per_s.limits[0] < LEAST_PART * found.infer_per_s.value:
-            return f"the throughput at {load_words(level)} is hardly known"
+            return f"the throughput at {load_words(level)} is too uncertain"
     level, found = rows[0]
     for term in promise.terms:
         if term.figure == "latency" and not _is_bounded(term, found.latency):

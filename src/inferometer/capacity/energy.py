@@ -1,8 +1,9 @@
 """Energy of planned replicas, from the power that one replica drew at its measured loads.
 
 Power is interpolated linearly over the requests per second of a replica, from its power without load, if known, to that
-at its highest measured throughput. If the planned texts have other lengths than the measured ones, a request is not the
-same work, so it is interpolated over the utilisation instead. All replicas run all the time, spare ones included.
+at its highest measured throughput. If the planned texts differ in length from the measured ones, requests are not the
+same amount of work, so power is interpolated over the utilisation instead. All replicas run all the time, spare ones
+included.
 """
 
 from collections.abc import Sequence

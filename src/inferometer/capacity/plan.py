@@ -102,7 +102,7 @@ class NeededRange:
 
 
 def _is_more(value: float, other: float) -> bool:
-    """Return whether a value is larger by as much as matters."""
+    """Return whether a value is larger by a relevant margin."""
     return value > other and value >= other * (1 + MATTERS_PERCENT / 100)
 
 
@@ -181,7 +181,7 @@ class CapacityPlan(Answer):
 
     @property
     def maybe_better(self) -> PlannedOption | None:
-        """An option that may be cheaper than the chosen one by as much as matters, within the intervals of both."""
+        """An option that may be cheaper than the chosen one by a relevant margin, within the intervals of both."""
         chosen = self.chosen
         if chosen is None:
             return None

@@ -148,7 +148,7 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
 def _without_number(
     empty: PlannedOption, option: SavedOption, request: CapacityRequest, reason: str
 ) -> PlannedOption:
-    """Return an option that no number of replicas is planned for, and what the intervals leave open."""
+    """Return an option for which no number of replicas is planned, and what the intervals leave open."""
     stretches = request.traffic.stretches
     place = max(range(len(stretches)), key=lambda at: stretches[at].rate)
     doubt = "" if _is_text(option, request) else maybe_doubt(option.result, request.promise)
@@ -169,7 +169,7 @@ def _needed(option: SavedOption, request: CapacityRequest, place: int, planned: 
 def _fewest_at(
     end: End, option: SavedOption, request: CapacityRequest, place: int, guess: int = 0
 ) -> int | None:
-    """Return the replicas that a stretch needs at an end of all intervals; None if no number is enough."""
+    """Return the replicas that a stretch needs at one end of every interval; None if no number is enough."""
     simulator = Simulator(
         _replica(option, request, end),
         request.traffic,

@@ -1,8 +1,8 @@
 """A replica that generates text, derived from its measurements.
 
 The engine is fitted to the measured loads (`diagnose.text_fit`), so requests of other lengths than the measured ones
-can be planned for. Its step times count with one standard deviation of the fit more. If the number of slots is unknown,
-a replica runs no more requests at once than were measured.
+can be planned for. Its step times include one additional standard deviation of the fit. If the number of slots is
+unknown, a replica runs no more requests at once than were measured.
 """
 
 import math
@@ -86,7 +86,7 @@ class TextReplica:
         return max((row.failed_share for row in self.loads[: above + 1]), default=0.0)
 
     def alone(self, requests: int, random: np.random.Generator) -> TextRun:
-        """Return the times of requests that meet no other."""
+        """Return the times of requests that have a replica to themselves."""
         chosen = [self.pairs[place] for place in random.integers(len(self.pairs), size=requests).tolist()]
         known = {pair: self.engine.alone_s(*pair) for pair in set(chosen)}
         first, end = (np.array([known[pair][place] for pair in chosen]) for place in (0, 1))
@@ -154,7 +154,7 @@ def _to_the_least(
 
 
 def _inside(times: Times, ends: Times, places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return how many requests are in the replica of each request on its arrival, itself included."""
+    """Return the number of requests in its replica when each request arrives, itself included."""
     found = np.zeros(len(times), dtype=np.int64)
     for place in range(count):
         mine = places == place
@@ -216,7 +216,7 @@ def text_replica_of(
     longest = max(sum(pair) for pair in lengths)
     if engine.kv_tokens is not None and engine.kv_tokens < longest:
         raise UsageError(
-            f"a request of {longest:,} tokens does not fit into the KV cache of '{name}', {engine.kv_tokens:,} tokens",
+            f"a request of {longest:,} tokens exceeds the KV cache of '{name}', which holds {engine.kv_tokens:,}",
             remedy="leave such requests out of the traffic",
         )
     loads, is_growing = measured_loads(_fixed_levels(result), end)
@@ -273,7 +273,7 @@ def _most_per_s(engine: TextEngine, pairs: tuple[Pair, ...]) -> float:
 
 
 def _beyond(pairs: Sequence[Pair], rows: Sequence[TextObservation]) -> str:
-    """Return why these lengths are outside the measured ones; empty if they are not."""
+    """Return why these lengths are outside the measured range; empty if they are not."""
     wanted = mean_lengths(pairs)
     seen = [mean_lengths(row.load.pairs) for row in rows]
     for place, words in enumerate(("prompts", "answers")):

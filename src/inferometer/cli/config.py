@@ -73,7 +73,8 @@ def _from_file(name: str, names: Sequence[str], request: Request[Any]) -> "Setti
 
 
 def _found_settings(file: "ConfigFile", name: str) -> "Settings":
-    """Return the settings of a file that was found, not named: all if trusted, else those that reach nothing."""
+    """Return the settings of a file that was found, not named: all if trusted, else only those that require no
+    trust."""
     from inferometer.cli.trusted import is_trusted, read_found
     from inferometer.options.config_file import UntrustedError
 

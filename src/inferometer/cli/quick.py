@@ -98,8 +98,9 @@ def _lines(result: "Result", duration_s: float, servers: int) -> list[str]:
         spent_s = max(ANSWER_S, duration_s / servers)
         more_s = math.ceil(2 * spent_s * servers)
         return [
-            f"No request was answered in the {plain_number(spent_s)} s for this server, which may be too short for "
-            f"it or for a busy machine: give more time, such as {COMMAND.program} --duration {more_s}s."
+            f"No request was answered in the {plain_number(spent_s)} s for this server, which may be too "
+            f"short if it is slow or the machine is busy: give it more time, such as {COMMAND.program} "
+            f"--duration {more_s}s."
         ]
     shown = [(level_sentence(level, with_ok=False), bar(_rate(level) / most)) for level in levels]
     width = max((len(text) for text, _ in shown), default=0)

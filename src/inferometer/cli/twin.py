@@ -184,7 +184,8 @@ def _write(twin: "Twin", path: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raise unless an unnamed twin file was written here: it names servers, and files to send to them."""
+    """Raise if a twin file that the user did not name was not written here: it names servers, and files to send to
+    them."""
     from inferometer.cli.trusted import is_made_here
 
     if path.exists() and not is_made_here(path):

@@ -346,7 +346,7 @@ class Clients:
         timeout_s: float,
         take: Callable[[Member, Kind], None] | None = None,
     ) -> dict[Member, Kind]:
-        """Return the answers of all clients; those that do not answer in time are lost."""
+        """Return the answers of all clients; those that do not answer in time count as lost."""
         waiting = {member.client.ask(message): member for member, message in messages.items()}
         deadline_ns = self.clock() + round(timeout_s * NS_PER_S)
         hurry = Deadline.after(timeout_s, last_s=UNDO_LAST_S)

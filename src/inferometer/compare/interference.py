@@ -23,7 +23,7 @@ CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT, STRANGER 
     "another program",
 )
 """Resources that models contend for. HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool; STRANGER:
-another program uses the GPU, so the models are not known to."""
+another program uses the GPU, so contention among the models cannot be established."""
 
 
 @frozen

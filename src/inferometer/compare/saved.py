@@ -41,7 +41,7 @@ def compare_saved(
     for (name, _), pairs in zip(others, matched, strict=True):
         if not pairs:
             raise UnlikeError(
-                f"'{name}' and '{results[0][0]}' have no level of load in common",
+                f"'{name}' and '{results[0][0]}' have no load level in common",
                 remedy=f"measure both at the same levels, or use {option_name('--force')} if each has a "
                 "single one",
             )

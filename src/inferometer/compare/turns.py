@@ -74,7 +74,8 @@ class TurnSeries:
 
 
 def even_rounds(most: int) -> int:
-    """Return an even number of rounds up to `most`, but at least the minimum: both orders are equally common."""
+    """Return an even number of rounds up to `most`, but at least the minimum, so that both orders are equally
+    common."""
     return max(FEWEST_ROUNDS, most // 2 * 2)
 
 

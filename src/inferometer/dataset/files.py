@@ -221,7 +221,7 @@ def read_npz(wanted: Wanted) -> list[Tensor]:
             )
         member = members.get(wanted.spec.name, next(iter(members.values())))
         if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-            raise wanted.misfit("its compression method is not one that numpy uses")
+            raise wanted.misfit("numpy does not support its compression method")
         return _from_npy(wanted, lambda: archive.open(member))
 
 

@@ -112,7 +112,9 @@ def _lines(path: str, data: bytes) -> Iterator[Row]:
 
 
 def _listed(path: str, data: bytes) -> Iterator[Row]:
-    found = parse_json(data, f"{path} begins like a JSON list, but is invalid: ", remedy="give a whole file")
+    found = parse_json(
+        data, f"{path} begins like a JSON list, but is invalid: ", remedy="give a complete file"
+    )
     for number, fields in enumerate(found, start=1):
         if not isinstance(fields, dict):
             raise UsageError(f"entry {number} of {path} is not an object", remedy=ACCEPTED)
@@ -194,7 +196,9 @@ def _parquet(path: str, data: bytes, column: str | None) -> Iterator[Row]:
                 yield Row(f"row {number} of {path}", fields)
             first += batch.num_rows
     except (ArrowException, OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read as Parquet: {error}", remedy="give a whole file") from None
+        raise UsageError(
+            f"{path} cannot be read as Parquet: {error}", remedy="give a complete file"
+        ) from None
 
 
 def _unpacked_size(path: str, values: Any) -> int:

@@ -83,7 +83,7 @@ def read_recording(path: str, data: bytes, rules: RecordingRules) -> Recording:
     name, findings, found = _read(path, documents, rules)
     tasks = [task for task in found if task.calls]
     if not tasks:
-        raise UsageError(f"{path} has no task", remedy=_REMEDY)
+        raise UsageError(f"{path} contains no tasks", remedy=_REMEDY)
     longest = max(tasks, key=lambda task: len(task.calls))
     if len(longest.calls) > MOST_CALLS:
         raise UsageError(
@@ -257,9 +257,9 @@ def _sessions(path: str, rows: Sequence[Mapping[str, Any]], rules: RecordingRule
     tasks = [RecordedTask(name, tuple(_turns(name, turns, cumulative))) for name, turns in sessions.items()]
     how = "the whole context (cumulative)" if cumulative else "only what a turn adds (delta)"
     chosen = "" if rules.lengths != "auto" else "; set turn-lengths if that is wrong"
-    findings = [f"{path}: input_length is taken to count {how}{chosen}"]
+    findings = [f"{path}: input_length is assumed to count {how}{chosen}"]
     if not any(turn[2] for turns in sessions.values() for turn in turns):
-        findings.append(f"{path}: no turn has a delay, so each follows the answer before it at once")
+        findings.append(f"{path}: no turn has a delay, so each is sent as soon as the previous answer ends")
     return "Mooncake sessions", tuple(findings), tasks
 
 

@@ -95,7 +95,7 @@ def read_table(path: str, lines: list[bytes], table: TraceTable) -> Iterator[Tab
         if len(cells) != len(header):
             raise UsageError(
                 f"{where} has {len(cells)} cells, but the header has {len(header)} columns",
-                remedy="give a whole file",
+                remedy="give a complete file",
             )
         tokens = TraceTokens(
             _tokens(where, header[prompt], cells[prompt], least=1),

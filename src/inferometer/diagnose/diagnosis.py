@@ -128,8 +128,8 @@ class ChangeTrial:
         return self.throughput / self.suggestion.throughput if self.suggestion.throughput else 0.0
 
     def rules_out(self, change: Change) -> bool:
-        """Return whether the change, or less of it, was tried without success; after a loss, any change in that
-        direction."""
+        """Return whether the change, or a smaller one of its kind, was tried without success; a loss rules out any
+        change in that direction."""
         tried = self.suggestion.change
         if (tried.model, tried.kind) != (change.model, change.kind) or self.is_kept:
             return False

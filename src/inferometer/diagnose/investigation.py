@@ -1,4 +1,4 @@
-"""The growing evidence of a diagnosis: what to measure, what to try next, and what a trial teaches. Pure."""
+"""The growing evidence of a diagnosis: what to measure, what to try next, and what a trial shows. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -132,7 +132,7 @@ class Investigation:
         return trial
 
     def _lesson(self, trial: ChangeTrial, row: Observation, before: Pipeline) -> str:
-        """Return what changed in the model; an unexplained rest makes later suggestions more cautious."""
+        """Return what changed in the model; an unexplained remainder makes later suggestions more cautious."""
         after, name = self.found.pipeline, trial.suggestion.change.model
         lessons = "; ".join(_learned(name, row, as_set_up(before, row), as_set_up(after, row)))
         explained = predict(as_set_up(after, row), row.concurrency).throughput

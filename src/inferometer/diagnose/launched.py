@@ -1,6 +1,6 @@
 """Diagnose a server that is started by its command line, and try what would help by restarting it with another option.
 
-    start -> diagnose -> suggestion -> option of the preset -> restart -> measure -> keep, or go on from the one before
+    start -> diagnose -> suggestion -> option of the preset -> restart -> measure -> keep, or return to the previous one
 
 The server is stopped at the end, whatever happens; a guard process stops it if this process is killed.
 """
@@ -204,7 +204,7 @@ def _why_not(launch: Launch, diagnosis: Diagnosis) -> str:
         return "the command is not that of a known server, so its options are unknown (--preset names one)"
     if not diagnosis.suggestions:
         return "there is no suggestion with a predicted gain"
-    return f"no known option of {launch.preset.title} brings about what is suggested"
+    return f"no known option of {launch.preset.title} makes the suggested change"
 
 
 def changed_words(words: Sequence[str], preset: Preset, suggestion: Suggestion) -> tuple[str, ...] | None:

@@ -64,7 +64,7 @@ class Outcome:
 def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     """Diagnose the model, and with a budget try the suggestions.
 
-    Afterwards the server always has its original configurations, unless it is to keep the best ones.
+    Afterwards the server always has its original configurations, unless the best ones are to be kept.
     """
     trials = _examine(asked, watcher)
     if isinstance(trials, Diagnosis):

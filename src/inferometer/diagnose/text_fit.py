@@ -10,8 +10,8 @@ solution says how far the parameters may be off: `plausible` holds the fit moved
 independent direction, so the uncertainty of any prediction is the root of the sum of its squared changes.
 
 Step times that grow with the running answers, with their context and with the prompts that are read all grow with the
-load, so loads alone hardly tell them apart. The last requests of a run are saved one by one, and at one request in
-flight they do: their first tokens come later with longer prompts, their steps get longer with more context.
+load, so loads alone hardly tell them apart. The last requests of a run, which are saved individually, do so if they ran
+alone: first tokens come later with longer prompts, and steps take longer with more context.
 
 Without metrics, the number of slots shows in the loads that wait: throughput x time in service (Little's law) stops
 growing there.
@@ -34,7 +34,7 @@ from inferometer.stats.result import Result
 PARAMETERS = ("fixed_s", "answer_s", "context_s", "prompt_s", "outside_s")
 _FITTED = ("mean", TTFT, "ttft p50", "ttft p99", TPOT, "tpot p99")
 _NOT_BETTER = {"mean": 0.01, TTFT: 0.03, "ttft p50": 0.03, "ttft p99": 0.06, TPOT: 0.01, "tpot p99": 0.04}
-"""Standard deviations of a logarithm that a fit assumes at least: a simulation is not exact."""
+"""Minimum standard deviations of a logarithm that a fit assumes, because a simulation is not exact."""
 UNSURE = {
     "mean": 0.02, "p50": 0.03, "p90": 0.05, "p99": 0.08, TTFT: 0.06, "ttft p50": 0.05, "ttft p99": 0.12,
     TPOT: 0.01, "tpot p50": 0.01, "tpot p99": 0.05,

@@ -126,7 +126,7 @@ class TextLoad:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedText:
-    """Blocks of a simulation, each as long as a measurement, or shorter than it by `shrink`."""
+    """Blocks of a simulation, each as long as a measurement, or shorter by the factor `shrink`."""
 
     blocks: tuple[tuple[TextRequest, ...], ...]
     block_s: float

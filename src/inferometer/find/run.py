@@ -1,4 +1,4 @@
-"""Search for the highest load that meets an SLO, from above, and spend the time where it is decided.
+"""Search for the highest load that meets an SLO: approach the limit from above, and spend the time close to it.
 
 1. One request at a time, to warm up a cold server. Then the requests in flight are doubled until throughput stops
    growing: that is the load that saturates the server.

@@ -80,7 +80,7 @@ class Balance:
         return self._in_turn(slot, mark)
 
     def _same_as_before(self, slot: int, mark: Mark | None) -> int:
-        """Keep the sequence, or the user if there are none, at its address."""
+        """Send the sequence, or the user if there are no sequences, to its previous address."""
         if mark is None:
             return (slot + self._first) % self._count
         if mark.is_start or mark.sequence_id not in self._of_sequence:

@@ -110,7 +110,7 @@ class Sampler(Protocol):
 
 def finish_sampled(next_step: NextStep, finish: Finish, sampler: Sampler) -> NextStep:
     """Return a NextStep for links that read the replies of a sample: `finish` leads to `send`, which takes the sample,
-    and all other requests keep the short way."""
+    and all other requests keep the short path."""
 
     def next_sampled(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
         if sampler.left > 1:
@@ -237,7 +237,7 @@ class Replies:
     def judge_http(
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
     ) -> tuple[int, str]:
-        """Its status, and what is wrong with it."""
+        """Return the status of a reply, and what is wrong with it."""
         if self._shown is not None:
             is_binary = header_length is not None and is_digits(header_length)
             MESSAGES.debug("< [%d] %s", slot, body_text(body, int(header_length or 0) if is_binary else None))

@@ -6,9 +6,9 @@ were sampled, and the error texts of those that failed; the controller finds bot
 (records/span_matcher.py).
 
 The usual path, `next_step`, is that of the engine without spans. The number of requests until the next sampled one is
-drawn in advance. If that is far off, requests are not counted, but by the number of rows, which is compared between
-rounds of the loop. Then all slots become unsteady, so that the next request is sent by `_send`, and is sampled. The
-rest of the round came too late for that; the next draw is shortened by as many, so that the share is right.
+drawn in advance. If that is far off, requests are not counted one by one: the number of rows is compared between rounds
+of the loop. Then all slots become unsteady, so that the next request is sent by `_send`, and is sampled. The rest of
+the round came too late for that; the next draw is shortened by their number, so that the share is right.
 """
 
 import math

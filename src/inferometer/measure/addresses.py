@@ -202,7 +202,7 @@ def _check_same(setup: Setup, found: ModelSpec, text: str) -> None:
     for noun in ("inputs", "outputs"):
         if getattr(found, noun) != getattr(setup.model, noun):
             raise UsageError(
-                f"the model '{setup.model.name}' at {redacted(text)} has other {noun} than at "
+                f"the {noun} of model '{setup.model.name}' at {redacted(text)} differ from those at "
                 f"{setup.traffic.wiring.endpoint.authority}",
                 remedy="several addresses must serve the same model",
             )

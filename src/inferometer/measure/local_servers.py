@@ -1,4 +1,4 @@
-"""Inference servers on this machine: the listening ports, and those behind which a known kind of server answers."""
+"""Inference servers on this machine: listening ports, and those at which a known kind of server answers."""
 
 import os
 from collections.abc import Iterable, Sequence

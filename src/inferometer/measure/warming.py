@@ -2,9 +2,9 @@
 
 Engines compile, capture graphs and grow caches when they first see a shape, so a server that has just started is slow
 for some requests of each load. Under a closed load, the time between two answers shows that; under an open one, which
-sets that time, the latency does. The server is warm when the last answers took as long as as many before them. A stall
-makes them differ twice: when it happens, and when it is over. If the time limit comes first, the server may just be
-erratic: it counts as cold only if it still gets faster.
+sets that time, the latency does. The server is warm when the latest answers took as long as an equal number before
+them. A stall makes them differ twice: when it happens, and when it is over. If the time limit comes first, the server
+may just be erratic: it counts as cold only if it still gets faster.
 """
 
 from dataclasses import dataclass
@@ -46,10 +46,10 @@ class Warming:
 
 
 def warm_server(instrument: Instrument, plan: Plan, limit_ns: int, first_ns: int = 0) -> Warming:
-    """Apply the load until the server is warm, the time is over, or nothing is answered. The load goes on.
+    """Apply the load until the server is warm, the time is up, or nothing is answered. The load goes on.
 
-    The first answer may take up to `first_ns`, if that is longer than the limit: without one, nothing is known of how
-    long a measurement has to be.
+    The first answer may take up to `first_ns`, if that is longer than the limit: without one, the necessary length of a
+    measurement is unknown.
     """
     load, clock = instrument.load, instrument.clock
     begun_ns = last_good_ns = clock()
@@ -112,7 +112,7 @@ def is_steady(times: Array, count: int) -> bool:
 
 
 def is_quickening(times: Array) -> bool:
-    """Return whether answers still get faster: the last third by more than chance than the middle one."""
+    """Return whether the last third of the answers is faster than the middle third by more than chance explains."""
     third = len(times) // 3
     if third < 2:
         return False

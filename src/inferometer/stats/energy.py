@@ -1,8 +1,8 @@
 """Energy of a level, per request, inference and token.
 
-A device has two witnesses: its energy counter, and its power, integrated over the readings. The counter is the figure
-and the integral its check. Only devices that the server uses are counted; the power that they draw without load is
-reported apart, not subtracted.
+A device is measured in two ways: by its energy counter, and by its power, integrated over the readings. The counter is
+the figure and the integral its check. Only devices that the server uses are counted; the power that they draw without
+load is reported apart, not subtracted.
 
 The interval of a figure combines that of the mean power, from sections of the measured time, with that of the rate of
 requests. It does not cover the error of the sensor itself, which the makers of GPUs put at about 5 %.

@@ -1,4 +1,4 @@
-"""Judgement of a level against an SLO: kept, broken or undecided.
+"""Judgement of a level against an SLO: met, violated or undecided (in files and values, `kept` and `broken`).
 
 A figure with an interval is decided by it: entirely within the limit, or entirely beyond. If a duration has too few
 requests for an interval, those beyond the limit are counted: a p99 below 50 ms means that less than 1 % of the requests
@@ -6,7 +6,7 @@ take longer, and few requests can already be far too many (binomial test, 2.5 % 
 the share of an exponential distribution beyond its mean. Waits are correlated: if sections of a run differ more than
 independent requests would, their requests count as fewer. An answer without a token counts as one whose first token
 never came. Throughput is judged by sections of the time, half of which may be below it. Without failures, the errors
-term is kept, however few requests there were; wrong answers are only a sample, and judged by their interval.
+term is met, however few requests there were; wrong answers are only a sample, and judged by their interval.
 
 A limit far above the slowest request needs fewer requests: the share of requests beyond a duration is assumed to fall
 at least as fast as the duration grows (a Pareto tail of index 1, heavier than any with a mean).

@@ -71,12 +71,12 @@ def served_settings(request: TuneOptions, options: Options, budget_s: float | No
 
 
 def _refuse_model_only(request: TuneOptions, options: Options) -> None:
-    """Reject options about the models of a Triton server."""
+    """Reject options that apply only to models on Triton."""
     plain = TuneOptions()
     for field, name in TUNE_MODEL_ONLY.items():
         if getattr(request, field) != getattr(plain, field):
             raise UsageError(
-                f"{name} is about models on Triton, but {option_name('--serve')} starts a server by its "
+                f"{name} applies to models on Triton, but {option_name('--serve')} starts a server by its "
                 "command line",
                 remedy=f"leave one of them out; {option_name('--vary')} lists the values to try",
             )
@@ -88,7 +88,7 @@ def _refuse_model_only(request: TuneOptions, options: Options) -> None:
         )
     if request.search not in ("smart", "brute"):
         raise UsageError(
-            f"{option_name('--search')} {request.search} knows only the settings of Triton models",
+            f"{option_name('--search')} {request.search} supports only the settings of Triton models",
             remedy=f"use {option_name('--search', 'smart')} or {option_name('--search', 'brute')} with "
             f"{option_name('--serve')}",
         )

@@ -3,7 +3,7 @@
 The server is one station. Either a number of requests are in service at once and the others wait for one of them to
 end, as with worker processes, or all requests share a capacity, as threads share cores. In both cases the throughput
 saturates at `most`. With k in service at once, a service takes k / most, at most the latency of a single request; the
-rest of that latency does not queue. What explains all measured loads best is chosen.
+rest of that latency does not queue. The variant that explains all measured loads best is chosen.
 """
 
 import math

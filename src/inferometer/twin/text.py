@@ -236,8 +236,8 @@ def forecast_text(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None
     if len(load.parts) > 1:
         names = " and ".join(part.model for part in load.parts)
         raise UsageError(
-            f"{names} together cannot be predicted: one of them generates text, and what it shares with others is "
-            "not fitted",
+            f"{names} together cannot be predicted: one of them generates text, and the fit does not cover "
+            "what it shares with others",
             remedy="predict each model by itself",
         )
     part, model = load.parts[0], twin.model(load.parts[0].model)

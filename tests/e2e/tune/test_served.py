@@ -47,7 +47,7 @@ def test_a_command_that_never_starts_is_given_up(tmp_path, monkeypatch, token):
         ({"serve": "true {port} {a}", "vary": "a=1", "serve_file": "f=x"}, "the template"),
         (
             {"serve": "true {port} {a}", "vary": "a=1", "instances": (1, 2)},
-            "instances is about models on Triton",
+            "instances applies to models on Triton",
         ),
         ({"serve": "true {port} {a}", "vary": "a=1", "search": "quick"}, "search quick knows only"),
         ({"serve": "true {port} {a}", "vary": "a=1", "objective": "goodput"}, "but slo is missing"),

@@ -95,7 +95,7 @@ def test_only_common_levels_are_compared(make_level, make_result):
     base = make_result(*(make_level(value=value) for value in (1, 2, 4)))
     other = make_result(*(make_level(value=value) for value in (2, 4, 8)))
     assert [level.value for level in compare(base, other).contrasts[0].levels] == [2, 4]
-    with pytest.raises(UnlikeError, match="no level of load in common"):
+    with pytest.raises(UnlikeError, match="no load level in common"):
         compare(make_result(make_level(value=1)), make_result(make_level(value=2)))
 
 

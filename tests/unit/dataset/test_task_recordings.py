@@ -203,7 +203,7 @@ def test_spans_with_texts_are_replayed_with_them():
         (b"[1]", "entry 1 of it.json is not an object"),
         ({"requests": 5}, "'requests' is not a list"),
         ({"requests": [{"in": "x", "out": 1}]}, "request 1: 'in' is 'x'"),
-        ({"requests": []}, "has no task"),
+        ({"requests": []}, "contains no tasks"),
         (
             {"conversations": [{"from": "martian", "value": "x"}]},
             "message 1 is not a message with a role and a text",
@@ -213,8 +213,8 @@ def test_spans_with_texts_are_replayed_with_them():
             {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": 1}]}]}]},
             "a span of it.json cannot be read",
         ),
-        ({"resourceSpans": []}, "has no task"),
-        ({"conversations": []}, "has no task"),
+        ({"resourceSpans": []}, "contains no tasks"),
+        ({"conversations": []}, "contains no tasks"),
     ],
 )
 def test_a_file_that_is_not_a_recording_is_rejected(document, words):

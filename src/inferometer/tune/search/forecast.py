@@ -47,8 +47,8 @@ class Covariances:
         self.across = cache(partial(self.kernel, places, points))  # between places and points, by length
 
     def kernel(self, first: Array, second: Array, length: float) -> Array:
-        """Return the correlations. Knobs of a server mostly act one by one, under any load: what one of them does is
-        then known for all values of the others, which a few starts can show."""
+        """Return the correlations. Knobs of a server mostly act one by one, under any load: so a few starts can show
+        what each of them does, for all values of the others."""
         whole = _kernel(first, second, length)
         if not self.axes:
             return whole
@@ -304,7 +304,7 @@ _FAILURE = 3.0  # weight of a failed start against one that worked
 
 
 def start_chance(places: Array, working: Array, failed: Array) -> Array:
-    """Return the probability of each configuration to start, from those near it that did or did not."""
+    """Return the probability that each configuration starts, from those near it that did or did not."""
     good = _PRIOR + (_kernel(places, working, _NEAR).sum(axis=1) if len(working) else 0.0)
     bad = _FAILURE * _kernel(places, failed, _NEAR).sum(axis=1) if len(failed) else np.zeros(len(places))
     return np.asarray(good / (good + bad))

@@ -90,7 +90,7 @@ def gains(state: SmartState) -> Array:
 
 
 def _start_chance(state: SmartState) -> Array | float:
-    """Return the probability of each candidate of a launched server to start."""
+    """Return the probability that the launched server of each candidate starts."""
     if not state.candidates.is_launched or not state.broken:
         return 1.0
     places = np.array([row.place for row in state.candidates.configurations])

@@ -88,7 +88,7 @@ class SmartState:
 
     @property
     def feasible(self) -> Array:
-        """The probability of each candidate to meet the constraints."""
+        """The probability that each candidate meets the constraints."""
         return chance(self.problem.goals, self.forecasts, self.candidates.batches)
 
     # --- the servers

@@ -20,7 +20,7 @@ class TritonPythonModel:
             for name in ("INPUT", "START", "END", "CORRID")
         )
         if bool(starts) == (sequence in self.live):
-            said = "starts, but it has started" if starts else "goes on, but it has not started"
+            said = "starts, but has already started" if starts else "continues, but has not started"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"sequence {sequence} {said}"))
         total, step = self.live.pop(sequence, (0, 0))
         if not ends:
