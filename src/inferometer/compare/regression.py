@@ -64,6 +64,14 @@ class FigureJudgement:
     left_out: tuple[str, ...]  # excluded runs of the history: worse and not accepted
     new: tuple[TrendPoint, ...]
 
+    @property
+    def excluded_percent(self) -> float | None:
+        """Size of the smallest deterioration that is excluded: beyond the interval, and large enough to fail."""
+        if self.visible_percent is None or self.percent is None or self.percent.limits is None:
+            return None
+        low, high = self.percent.limits
+        return max(abs(self.visible_percent), high if self.visible_percent > 0 else -low)
+
 
 @frozen
 class RegressionCheck(Answer):

@@ -116,6 +116,7 @@ def test_compare(percent, condition):
 
 @settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=6, max_size=22), st.floats(0.001, 0.5))
+@example([-1, 1] * 10 + [-2], 0.03)  # worse than usual, but within the spread
 def test_gate(noise, spread):
     values = [100 * (1 + spread) ** part for part in noise]
     points = tuple(TrendPoint(str(n), f"2026-01-{n + 1:02}", value) for n, value in enumerate(values))
@@ -125,7 +126,8 @@ def test_gate(noise, spread):
     assert found.exit_code == CODES["gate"][OUTCOMES[found.outcome]]
     words = document(found).verdict
     if found.outcome == "fine":
-        assert "no regression" in words
+        stated = re.search(r"no regression of ([\d.]+) % or more", words)
+        assert float(stated[1]) >= max(-judgement.percent.low, abs(judgement.visible_percent))
         assert abs(judgement.visible_percent) <= 20
         assert judgement.percent.low > -20
     if found.outcome == "regression":

@@ -1,5 +1,6 @@
 """The result of `inferometer gate` as a document: is the new run worse than the last good ones?"""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from inferometer.compare.comparison import (
@@ -80,14 +81,18 @@ def _verdict(check: RegressionCheck, names: Mapping[str, str]) -> str:
     if undecided:
         said = "; ".join(f"{row.figure}: {row.found}" for row in undecided)
         return f"Inconclusive: {who[0].lower()}{who[1:]} against {good}: {said}."
-    least = [abs(row.visible_percent) for row in check.judgements if row.visible_percent is not None]
+    least = [row.excluded_percent for row in check.judgements if row.excluded_percent is not None]
     seen = f" of {_range(least)}" if least else ""
     return f"{who} show{'s' if len(check.new_ids) == 1 else ''} no regression{seen} against {good}."
 
 
 def _range(least: list[float]) -> str:
-    low, high = (share(end / 100) for end in (min(least), max(least)))
+    low, high = (share(_rounded_up(end) / 100) for end in (min(least), max(least)))
     return f"{low} or more" if low == high else f"{low} or more ({high} for the noisiest figure)"
+
+
+def _rounded_up(percent: float) -> float:
+    return math.ceil(percent) if percent > 9 else math.ceil(percent * 10) / 10
 
 
 def _listed(ids: tuple[str, ...], names: Mapping[str, str]) -> str:
