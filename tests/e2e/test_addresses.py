@@ -39,7 +39,7 @@ from tests.support.servers import (
 )
 
 UNIMPLEMENTED = 12
-SHORT = ("--duration", "200ms")
+SHORT = ("--duration", "100ms")
 METRICS = b"# HELP nv_gpu_utilization GPU utilization rate\n# TYPE nv_gpu_utilization gauge\n"
 TORCHSERVE_404 = answer_json({"code": 404, "type": "ResourceNotFoundException", "message": "not found"}, 404)
 

@@ -247,10 +247,10 @@ ROWS = (
     Row("saved-comparison", "lists", grown("comparison"), 1),
     Row("saved-study", "lists", grown("study"), 4),
     Row("foreign-aiperf", "errors", lambda n: encoded({
-        **json.loads(SEEDS["aiperf"]), "error_summary": [{"count": 1}] * n})),
+        **json.loads(SEEDS["aiperf"]), "error_summary": [{"count": 1}] * n}), 50),
     Row("foreign-lines", "requests", lambda n: b"\n".join(SEEDS["lines"].splitlines()[:3] * n), 20),
-    Row("foreign-guidellm", "requests", requests_of_guidellm),
-    Row("foreign-vllm", "requests", vllm_file, 400),
+    Row("foreign-guidellm", "requests", requests_of_guidellm, 100),
+    Row("foreign-vllm", "requests", vllm_file, 100),
     Row("foreign-vllm", "percentiles", lambda n: encoded({
         **json.loads(SEEDS["vllm"]), **{f"p{i % 100}.{i}_ttft_ms": 1 for i in range(n)}}), 2000),
     Row("foreign-llm-d", "components", lambda n: encoded({

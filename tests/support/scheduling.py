@@ -53,7 +53,13 @@ LONG = (
     *("e2e/test_terminal.py", "unit/dialects/model_analyzer/test_profile.py", "sim/tune/test_smart.py"),
     *("e2e/tune/test_served_search.py", "e2e/test_diagnose_served.py"),
     *("sim/test_gpu.py", "sim/test_find.py", "sim/capacity/test_replicas.py", "sim/twin/test_known.py"),
-    *("sim/twin/test_text.py", "sim/twin/test_machine.py"),
+    *("sim/twin/test_text.py", "sim/twin/test_machine.py", "sim/test_compare.py", "sim/tune/test_knobs.py"),
+    *(
+        "sim/tune/test_parallel_search.py",
+        "e2e/test_selftest.py",
+        "e2e/test_interfere.py",
+        "e2e/test_laptop.py",
+    ),
 )
 
 

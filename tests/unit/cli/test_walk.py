@@ -3,7 +3,8 @@
 The options come from the commands' tables, so a new one without a line here fails. Each line is run with all its
 options, and once more without each of them; two runs that look the same from outside reveal an ignored option. See
 `tests.support.observed` for what is compared. `measure` shows the effect of level settings; the other commands make
-these settings in the same place, so there it suffices that an option reaches them.
+these settings in the same place, so there it suffices that an option reaches them. Those that load a server take long:
+`make test` walks `measure` and `find`, `make test-long` the others.
 """
 
 import json
@@ -123,16 +124,16 @@ def write_files(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("WALK_KEY", "secret")
     for part in ("imports", "models/fake"):
         Path(part).mkdir(parents=True)
-    for name, text in FILES.items():
-        Path(name).write_text(text)
+    for file, text in FILES.items():
+        Path(file).write_text(text)
     base = sample_result()
     write(base, Path("base.json"))
     write(replace(base, effective=replace(base.effective, batch=2)), Path("new.json"))
     write(powered_result(), Path("powered.json"))
-    for hour, name in enumerate(("1111aaaa", "0000bbbb")):
-        kept = RunFolder(Path("kept/runs") / name)
+    for hour, run in enumerate(("1111aaaa", "0000bbbb")):
+        kept = RunFolder(Path("kept/runs") / run)
         kept.path.mkdir(parents=True)
-        kept.write(Run(name, "measure", state=FINISHED, started_at=f"2026-11-01T0{hour}:00:00+00:00"))
+        kept.write(Run(run, "measure", state=FINISHED, started_at=f"2026-11-01T0{hour}:00:00+00:00"))
         write(base, kept.answer_path)
     write(sample_twin(), Path("twin.json"))
     write(known_result(), Path("known.json"))
@@ -638,7 +639,15 @@ def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
         monkeypatch.setattr(f"inferometer.report.chromium.{form}", lambda tab, page: b"a picture")
 
 
-@pytest.mark.parametrize("name", WALKED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long)
+        if name in ("compare", "interfere", "diagnose", "tune")
+        else name
+        for name in WALKED
+    ],
+)
 def test_every_option_has_an_effect_or_is_refused(
     name: str, places: tuple[dict[str, str], Observer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
