@@ -1,6 +1,7 @@
 """OpenAI-style servers, the whole command line: every figure exact, every failure counted."""
 
 import json
+import queue
 import threading
 from base64 import b64encode
 from collections.abc import Callable
@@ -596,19 +597,19 @@ def test_payloads_go_at_their_times(run: Callable, tmp_path: Path) -> None:
 
 def test_a_cancelled_request_closes_its_connection_and_is_counted_apart(measured: Callable) -> None:
     """Two words, then silence: the server sees the client leave, and the next request comes on a new connection."""
-    left: list[int] = []
+    left: queue.Queue[int] = queue.Queue()
 
     def speak(number: int, request: Any) -> Any:
         def wait(wire: Wire) -> None:
             assert wire.receive_until(b"nothing more comes") is None
-            left.append(number)
+            left.put(number)
             wire.close()
 
         return None if number == 1 else both(begun(ROLE, delta("one"), delta("two")), wait)
 
     with FakeOpenAi(speak) as fake:
         found = measured(fake, 4, "--streaming", "--cancel-after", "200ms")
-    assert left == [0, 2, 3]
+        assert [left.get(timeout=30) for _ in range(3)] == [0, 2, 3]
     assert (found["request_count"], found["failed_count"], found["failures"]) == (1, 0, [])
     cancelled = found["cancelled"]
     assert (cancelled["count"], cancelled["tokens"], cancelled["without_token"]) == (3, 6, 0)

@@ -12,8 +12,10 @@ from tests.support.openai import FakeOpenAi, counted
 from tests.support.servers import ScriptedServer, answer, serviced
 
 CHAT = ("--service-kind", "openai", "--streaming")
+SHORT = "a level of 200 ms has requests only where other processes leave a core"
 
 
+@pytest.mark.machine(reason=SHORT)
 def test_a_sweep_chooses_its_levels_and_draws_what_a_user_gets(run: Callable, tmp_path: Path) -> None:
     saved, page = tmp_path / "result.json", tmp_path / "page.html"
     places = threading.Semaphore(4)
@@ -39,6 +41,7 @@ def test_a_sweep_chooses_its_levels_and_draws_what_a_user_gets(run: Callable, tm
     assert "each user from" in " ".join(ended.stdout.split())
 
 
+@pytest.mark.machine(reason=SHORT)
 def test_any_server_is_swept(run: Callable, tmp_path: Path) -> None:
     saved = tmp_path / "result.json"
     with ScriptedServer(lambda request: answer(b"hello")) as server:
@@ -48,7 +51,7 @@ def test_any_server_is_swept(run: Callable, tmp_path: Path) -> None:
     assert [level["value"] for level in json.loads(saved.read_text())["levels"]][:2] == [1, 2]
 
 
-@pytest.mark.machine(reason="a level of 200 ms has requests only where other processes leave a core")
+@pytest.mark.machine(reason=SHORT)
 def test_a_server_that_fails_everything_is_asked_with_one_request_at_a_time(
     run: Callable, tmp_path: Path
 ) -> None:
