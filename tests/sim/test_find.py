@@ -15,9 +15,10 @@ from inferometer.find.fit import Capacity
 from inferometer.find.keeping import Counts, Judge, LoadRun
 from inferometer.find.run import SearchGoal, find, refined
 from inferometer.find.search import known, next_load
+from inferometer.report.sentences import finding_sentence
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.samples import sample
-from tests.support.simulation import Reply
+from tests.support.simulation import Reply, StarvedHost
 
 SEEDS = range(sample(1, 20))
 SEARCHED_S = sample(6.0, 12.0)
@@ -126,6 +127,22 @@ def test_an_slo_that_cannot_be_met_is_reported(rig, level_settings):
         rig(lambda number, sent: Reply(80 * NS_PER_MS)), level_settings, "p99<50ms", is_rate=False
     )
     assert (finding.value, finding.low, finding.limited_by) == (0, 0, "p99")
+
+
+def test_a_client_at_its_limit_does_not_show_where_the_server_violates_the_slo(rig, level_settings):
+    made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=1)
+    made = replace(made, instrument=replace(made.instrument, host=StarvedHost(wait_ms=40)))
+    finding = found(made, level_settings, "p99<41ms", is_rate=False)
+    assert (finding.value, finding.low, finding.high) == (8, 8, None)
+    assert finding.limited_by == "p99 and the client's own limit"
+    assert {row.verdict for row in finding.judged} == {"kept", "undecided"}
+    assert "above that, this client was the limit" in finding_sentence(finding)
+    made = rig(lambda number, sent: Reply(80 * NS_PER_MS))
+    made = replace(made, instrument=replace(made.instrument, host=StarvedHost(wait_ms=40)))
+    finding = found(made, level_settings, "p99<50ms", is_rate=False)
+    assert (finding.value, finding.is_broken_at_once) == (0, False)
+    assert finding_sentence(finding).startswith("It is undecided whether 'p99<50ms' is met")
+    assert "this client was the limit" in finding_sentence(finding)
 
 
 @pytest.mark.parametrize("is_rate", [True, False])

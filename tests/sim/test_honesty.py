@@ -9,6 +9,7 @@ import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
+from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Plan
 from inferometer.load.workers import Collected, Cost
@@ -19,10 +20,9 @@ from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.records.records import COLUMNS, NO_TIMES, from_rows
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import CoreUse, HostUse
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.simulation import Reply
+from tests.support.simulation import Reply, StarvedHost
 
 BEGIN_NS = FakeClock()()
 ONE = LoadPoint("concurrency", 1, Closed(1))
@@ -61,26 +61,6 @@ def test_fast_start_is_counted_and_named(rig, level_settings):
     assert level.doubt.kind == "faster start"
 
 
-class StarvedHost:
-    """A machine on which this tool waits 4 ms for a core, each time that it needs one."""
-
-    gpu_share = None
-    devices = ()
-
-    def begin(self):
-        pass
-
-    look = begin
-
-    def end(self):
-        return HostUse(
-            2, 2.0, 0.1, ours=CoreUse(0.05, 0.4, 100), seconds=10.0, crowded_s=10.0, crowded_cores=1.5
-        )
-
-    def ended(self):
-        return ""
-
-
 @pytest.mark.parametrize(
     "plan", [LoadPoint("concurrency", 1, Closed(1)), LoadPoint("request_rate", 100, Open(Constant(100)))]
 )
@@ -96,6 +76,26 @@ def test_a_starved_client_says_nothing_about_the_server(rig, level_settings, pla
     assert "in the run queue for a core 89 % of the time that it needed one, 4.00 ms at a time" in limit.text
     assert not level.has_remark(Note.OVERLOADED)
     assert level.doubt.kind == "client-limited"
+
+
+@pytest.mark.parametrize(
+    ("promise", "verdict"), [("p99<2ms", "undecided"), ("throughput>900", "undecided"), ("p99<1s", "kept")]
+)
+def test_a_starved_client_cannot_show_that_the_server_violates_an_slo(rig, level_settings, promise, verdict):
+    """Its waits are in every latency; an SLO that is met all the same is met."""
+    made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=1)
+    settings = level_settings(
+        rule=Precision(0.02, 10 * NS_PER_S), promise=parse_slo(promise), judges_promise=True
+    )
+    assert measure_level(made.instrument, settings, ONE).promise.verdict == (
+        "broken" if verdict == "undecided" else "kept"
+    )
+    made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=1)
+    level = measure_level(replace(made.instrument, host=StarvedHost()), settings, ONE)
+    assert level.promise.verdict == verdict
+    assert [term.reason for term in level.promise.of("undecided")] == ["the client was the limit"] * (
+        verdict == "undecided"
+    )
 
 
 def test_drift_is_named_also_where_the_mean_is_sure(rig, level_settings):

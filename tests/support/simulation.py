@@ -28,6 +28,7 @@ from inferometer.records.ring import CELLS, RingWriter
 from inferometer.services.task_plan import TaskPlan
 from inferometer.services.traffic import Reply as ReadReply
 from inferometer.services.visit_plan import VisitPlan
+from inferometer.stats.measurement import CoreUse, HostUse
 from tests.support.clock import FakeClock
 
 
@@ -433,3 +434,25 @@ class SimulatedWorkers:
 
     def stop(self, *, is_urgent: bool = False) -> int:
         return sum(load.stop() for load in self._loads)
+
+
+class StarvedHost:
+    """A machine on which this tool waits for a core each time that it needs one."""
+
+    gpu_share = None
+    devices = ()
+
+    def __init__(self, wait_ms: float = 4.0) -> None:
+        self._runs = 400 / wait_ms
+
+    def begin(self) -> None:
+        pass
+
+    look = begin
+
+    def end(self) -> HostUse:
+        ours = CoreUse(0.05, 0.4, self._runs)
+        return HostUse(2, 2.0, 0.1, ours=ours, seconds=10.0, crowded_s=10.0, crowded_cores=1.5)
+
+    def ended(self) -> str:
+        return ""

@@ -69,5 +69,5 @@ def find_code(result: "Result") -> int:
     finding = result.finding
     if finding is not None and finding.value > 0:
         return 0
-    is_open = finding is not None and not (finding.judged and finding.is_broken_at_once)
+    is_open = finding is not None and not finding.is_broken_at_once
     return EXIT_INCONCLUSIVE if is_open else NOT_FOUND

@@ -229,7 +229,7 @@ def overall(levels: Sequence[LevelDifference]) -> str:
     if shown:
         return shown.pop()
     first = {row.verdict for level in levels if (row := headline(level)) is not None}
-    return NO_DIFFERENCE if NO_DIFFERENCE in first else INCONCLUSIVE
+    return NO_DIFFERENCE if first == {NO_DIFFERENCE} else INCONCLUSIVE
 
 
 def headline(level: LevelDifference) -> Difference | None:

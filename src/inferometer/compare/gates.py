@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
@@ -23,8 +23,9 @@ from inferometer.compare.comparison import (
     Variant,
 )
 from inferometer.options.names import option_name
+from inferometer.stats.binomial import share_estimate
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
-from inferometer.stats.measurement import UNSTATED, Level
+from inferometer.stats.measurement import UNSTATED, Estimate, Level
 from inferometer.stats.promises import INSIDE
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words, rule
 from inferometer.stats.wrong_answers import checked, pooled, share_words
@@ -132,8 +133,7 @@ def judge(
 def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tuple[str, str]]:
     """Yield (outcome, reason) for every level or output."""
     if gate.name == ERRORS:
-        part = variant.result.failed_share
-        yield FAILED if gate.is_beyond(part) else PASSED, f"{share(part)} of the requests failed"
+        yield _of_errors(gate, variant.result.levels)
     elif gate.name == WRONG:
         yield _of_wrong(gate, variant)
     elif gate.metric.source is Source.OUTPUT:
@@ -160,14 +160,32 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
     return (FAILED, words) if ruling == SHOWN else (INCONCLUSIVE, f"{words}: {INSIDE}")
 
 
+def _of_errors(gate: Gate, levels: Sequence[Level]) -> tuple[str, str]:
+    """Judge the failures at all levels by the interval of their share; without failures, there is nothing to judge."""
+    rows = [row for level in levels if (row := level.measurement) is not None]
+    failed = sum(row.failed_count for row in rows)
+    ended = failed + sum(row.request_count for row in rows)
+    if not ended:
+        return INCONCLUSIVE, "no request ended"
+    found = share_estimate(failed, ended) if failed else Estimate(0.0, 0.0, 0.0)
+    assert found.limits is not None
+    words = f"{share(found.value)} of the requests failed"
+    if failed:
+        words += f" ({' to '.join(map(share, found.limits))})"
+    return _of_share(gate, found.limits, words)
+
+
 def _of_wrong(gate: Gate, variant: Variant) -> tuple[str, str]:
     """Judge the answers that were checked at all levels, which are a sample: their interval decides."""
     found = pooled([row for _, row in checked(variant.result.levels)])
     if found is None:
         return INCONCLUSIVE, "no answer was checked: add --check"
     assert found.share.limits is not None
-    beyond = [gate.is_beyond(end) for end in found.share.limits]
-    words = f"wrong answers: {share_words(found)}"
+    return _of_share(gate, found.share.limits, f"wrong answers: {share_words(found)}")
+
+
+def _of_share(gate: Gate, ends: Sequence[float], words: str) -> tuple[str, str]:
+    beyond = [gate.is_beyond(end) for end in ends]
     if all(beyond):
         return FAILED, words
     return (INCONCLUSIVE, f"{words}: {INSIDE}") if any(beyond) else (PASSED, words)
@@ -219,20 +237,25 @@ def conclude(found: Comparison, terms: Terms) -> Comparison:
         [said for variant in found.variants for said in _said(variant, notes)]
         for notes in (_LIMITED, (Note.OVERLOADED, Note.HOST_BUSY))
     )
+    # Variants that took turns had the same client. In saved runs, one that is at its limit slows only its own variant.
+    slowed = {row.name for row in found.variants if not found.is_live and list(_said(row, CLIENT_LIMITS))}
     return replace(
         found,
-        gates=_without_trust(gates, terms.gates) if limited else gates,
+        gates=_without_trust(gates, terms.gates, slowed) if limited else gates,
         notes=(*found.notes, *limited, *others),
         problems=(*found.problems, *problems),
     )
 
 
-def _without_trust(outcomes: Sequence[GateOutcome], gates: Sequence[Gate]) -> tuple[GateOutcome, ...]:
-    """Turn passes into inconclusive outcomes if the client was the limit: it hides differences."""
+def _without_trust(
+    outcomes: Sequence[GateOutcome], gates: Sequence[Gate], slowed: Collection[str]
+) -> tuple[GateOutcome, ...]:
+    """Turn passes into inconclusive outcomes if the client was the limit, since it hides differences, and failures of
+    the variants that it alone may have slowed."""
     speed = {gate.text for gate in gates if _is_speed(gate.metric)}
     return tuple(
         replace(row, outcome=INCONCLUSIVE, found=f"{row.found}, but the client was the limit")
-        if row.outcome == PASSED and row.text in speed
+        if row.text in speed and (row.outcome == PASSED or row.variant in slowed)
         else row
         for row in outcomes
     )

@@ -5,9 +5,11 @@ the machine affects all turns equally. The server is idle when a turn begins.
 """
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from statistics import variance
 from typing import Literal, TypeGuard
 
 import inferometer
@@ -29,6 +31,7 @@ from inferometer.compare.interference import (
     QUEUE,
     STRANGER,
     UNKNOWN,
+    WORK,
     Interference,
     ServerTimes,
     SharedModel,
@@ -54,8 +57,10 @@ from inferometer.observe.statistics import Counters, difference
 from inferometer.options.mixing import INTERFERE_REFUSED
 from inferometer.options.names import option_name, with_names
 from inferometer.options.options import DURATION_S, Options
-from inferometer.stats.measurement import FULL, HostUse, Level, Measurement
+from inferometer.stats.intervals import student_t
+from inferometer.stats.measurement import FULL, Estimate, HostUse, Level, Measurement
 from inferometer.stats.merge import Subject, measurement
+from inferometer.stats.verdict import SHOWN, rule
 from inferometer.stats.watcher import Watcher, completed
 from inferometer.stats.windows import Window, join_windows
 
@@ -279,7 +284,7 @@ class _Session:
     def models(self) -> tuple[SharedModel, ...]:
         """Return all models, each with the resource it contends for."""
         found = [self._model(number) for number in range(len(self.setups))]
-        seen = evidence(found, _use(self.together.hosts))
+        seen = evidence(found, _use(self.together.hosts), [turns.hosts for turns in self.all_turns])
         rows = []
         for row in found:
             is_shared = sum(other.url == row.url for other in found) > 1
@@ -371,21 +376,28 @@ class Evidence:
     """
 
     use: SharedUse | None
-    more_work: float | None = None  # cores used by the servers
-    more_waiting: float | None = None  # cores the servers waited for
-    more_client_waiting: float | None = None  # cores this tool waited for
+    more_work: Estimate | None = None  # cores used by the servers
+    more_waiting: Estimate | None = None  # cores the servers waited for
+    more_client_waiting: Estimate | None = None  # cores this tool waited for
+    was_full: bool = False  # no core was free while a model was alone
     shares_server: bool = True  # another model has the same address
     extra: float = 0.0  # requests in flight beyond those needed for the same throughput alone
     gpu_strangers: tuple[int, ...] = ()  # processes of other programs that used the busy GPU, models alone
 
 
-def evidence(models: Sequence[SharedModel], use: SharedUse | None) -> Evidence:
-    """Gather the observations from the turns with all models loaded."""
+def evidence(
+    models: Sequence[SharedModel], use: SharedUse | None, turns: Sequence[Sequence[HostUse]] = ()
+) -> Evidence:
+    """Gather the observations from the turns with all models loaded.
+
+    `turns` are those of each model alone, then those of all together.
+    """
     return Evidence(
         use,
-        more_work=_excess(models, use, "server_cores"),
-        more_waiting=_excess(models, use, "waiting"),
-        more_client_waiting=_excess(models, use, "client_waiting"),
+        more_work=_excess(models, use, "server_cores", turns),
+        more_waiting=_excess(models, use, "waiting", turns),
+        more_client_waiting=_excess(models, use, "client_waiting", turns),
+        was_full=any(_is_full(row.use) for row in models),
         extra=sum(max(0.0, _extra(row)) for row in models),
         gpu_strangers=tuple(
             sorted({pid for row in models if _has_busy_gpu(row.use) for pid in row.use.gpu_strangers})
@@ -397,22 +409,42 @@ def _has_busy_gpu(use: SharedUse | None) -> TypeGuard[SharedUse]:
     return use is not None and use.gpu_share is not None and use.gpu_share >= BUSY_GPU
 
 
+_OF_TURN: Mapping[str, Callable[[HostUse], float | None]] = {
+    "server_cores": lambda use: use.server,
+    "waiting": lambda use: use.server_waiting,
+    "client_waiting": lambda use: use.ours.waiting,
+}
+
+
 def _excess(
     models: Sequence[SharedModel],
     use: SharedUse | None,
     name: Literal["server_cores", "waiting", "client_waiting"],
-) -> float | None:
-    """Return the cores beyond those of the same requests alone, when other programs also cause waits."""
+    turns: Sequence[Sequence[HostUse]],
+) -> Estimate | None:
+    """Return the cores beyond those of the same requests alone, when other programs also cause waits.
+
+    The interval follows from the spread over the turns; without turns, it is the value itself.
+    """
     seen: float | None = None if use is None else getattr(use, name)
     if seen is None:
         return None
-    expected = 0.0
+    expected, weights = 0.0, []
     for row in models:
         alone: float | None = None if row.use is None else getattr(row.use, name)
         if alone is None or not row.alone.infer_per_s.value:
             return None
-        expected += alone * row.together.infer_per_s.value / row.alone.infer_per_s.value
-    return seen - expected
+        weights.append(row.together.infer_per_s.value / row.alone.infer_per_s.value)
+        expected += alone * weights[-1]
+    values = [[_OF_TURN[name](turn) or 0.0 for turn in part] for part in turns]
+    if any(len(part) < FEWEST_ROUNDS for part in values):
+        return Estimate(seen - expected)
+    variances = (
+        weight**2 * variance(part) / len(part) for weight, part in zip((*weights, 1.0), values, strict=True)
+    )
+    fewest = min(map(len, values), default=2)
+    margin = student_t(0.975, fewest - 1) * math.sqrt(sum(variances)) if values else 0.0
+    return Estimate(seen - expected, seen - expected - margin, seen - expected + margin)
 
 
 def _extra(found: SharedModel) -> float:
@@ -424,9 +456,10 @@ def _extra(found: SharedModel) -> float:
 def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
     """Return the resource that a model contends for, and the figures that show it.
 
-    A resource is the cause only if the models themselves ran short of it: run-queue waits, CPU time or queueing must
-    account for most of the slowdown per request. A machine that other programs keep busy proves nothing, since it
-    was equally busy while the model was alone.
+    A resource is the cause only if the models themselves ran short of it: the interval of the run-queue waits, CPU time
+    or queueing must show that they account for most of the slowdown per request. Something hidden is the cause only if
+    the intervals rule out all of these. A machine that other programs keep busy proves nothing, since it was equally
+    busy while the model was alone.
     """
     if not found.is_slowed:
         return NOTHING, "no figure is worse than alone"
@@ -446,14 +479,38 @@ def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
                 QUEUE,
                 f"{words}: requests wait for a free instance, while each execution takes as long as before",
             )
-    resource, reason = _by_machine(replace(seen, extra=max(seen.extra, _extra(found))))
+    seen = replace(seen, extra=max(seen.extra, _extra(found)))
+    resource, reason = _by_machine(seen)
     if resource != UNKNOWN:
         return resource, f"{words}; {reason}"
+    if seen.use is None or seen.use.server_cores is None:
+        if largest == "rest" and seen.shares_server:
+            return (
+                FRONT,
+                f"{words}: neither queue nor compute, so it is the server's front end or the network",
+            )
+        return UNKNOWN, f"{words}; the server's machine could not be observed"
+    if unsure := [name for name, more in _waits(seen) if not _is_ruled_out(more, seen.extra)]:
+        return UNKNOWN, f"{words}; {' and '.join(unsure)} may or may not explain it: measure longer with -d"
     if largest == "rest" and seen.shares_server:
         return FRONT, f"{words}: neither queue nor compute, so it is the server's front end or the network"
-    if seen.use is None or seen.use.server_cores is None:
-        return UNKNOWN, f"{words}; the server's machine could not be observed"
     return HIDDEN, f"{words}, while the servers neither waited for cores nor worked more: a lock or a queue"
+
+
+def _waits(seen: Evidence) -> Iterator[tuple[str, Estimate | None]]:
+    yield "waits of this tool for cores", seen.more_client_waiting
+    yield "waits of the models for cores", seen.more_waiting
+    yield "CPU time per request", seen.more_work
+
+
+def _is_ruled_out(more: Estimate | None, extra: float) -> bool:
+    """Return whether an excess cannot account for most of the requests in flight that sharing adds."""
+    return more is not None and rule(more, limit=MOST * extra, is_above=False).ruling == SHOWN
+
+
+def _is_shown(more: Estimate | None, extra: float) -> bool:
+    least = max(WAITING, MOST * extra)
+    return more is not None and rule(more, limit=least).ruling == SHOWN
 
 
 def _part_words(part: str, ns: int) -> str:
@@ -467,7 +524,7 @@ def _part_words(part: str, ns: int) -> str:
 
 def _by_machine(seen: Evidence) -> tuple[str, str]:
     """Return the resource of this machine that the models ran out of."""
-    together = seen.use
+    together, extra = seen.use, seen.extra
     if together is None:
         return UNKNOWN, ""
     if _has_busy_gpu(together) and seen.gpu_strangers:
@@ -481,16 +538,22 @@ def _by_machine(seen: Evidence) -> tuple[str, str]:
                 f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time",
             )
         return GPU, f"the GPU was busy for {share(together.gpu_share or 0.0)} of the time"
-    least = max(WAITING, MOST * seen.extra)
-    if seen.more_client_waiting is not None and seen.more_client_waiting >= least:
-        return CLIENT, f"this tool waited for {quantity(seen.more_client_waiting)} more cores than alone"
-    if seen.more_waiting is not None and seen.more_waiting >= least:
-        return CORES, f"models waited for {quantity(seen.more_waiting)} more cores than alone"
-    is_full = together.busy >= FULL * together.cores
-    if is_full and (together.server_cores or 0.0) >= MOST * together.busy:
+    if (more := seen.more_client_waiting) is not None and _is_shown(more, extra):
+        return CLIENT, f"this tool waited for {quantity(more.value)} more cores than alone"
+    if (more := seen.more_waiting) is not None and _is_shown(more, extra):
+        return CORES, f"models waited for {quantity(more.value)} more cores than alone"
+    is_filled = _is_full(together) and not seen.was_full
+    if seen.more_waiting is None and is_filled and (together.server_cores or 0.0) >= MOST * together.busy:
         busy, cores = quantity(together.server_cores or 0.0), together.cores
         return CORES, f"the servers used {busy} of {cores} cores, and none was free"
-    if seen.more_work is not None and seen.more_work >= least:
-        more = quantity(seen.more_work)
-        return BANDWIDTH, f"the same requests took {more} more cores: caches or memory bandwidth are shared"
+    if (more := seen.more_work) is not None and _is_shown(more, extra):
+        return (
+            WORK,
+            f"the same requests took {quantity(more.value)} more cores: caches or memory bandwidth are shared, or a "
+            "lock spins",
+        )
     return UNKNOWN, ""
+
+
+def _is_full(use: SharedUse | None) -> bool:
+    return use is not None and use.busy >= FULL * use.cores

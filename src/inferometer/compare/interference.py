@@ -10,10 +10,11 @@ from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
 from inferometer.stats.measurement import CROWDED, Measurement
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 
-CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT, STRANGER = (
+CORES, GPU, BANDWIDTH, WORK, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT, STRANGER = (
     "cores",
     "GPU",
     "memory bandwidth",
+    "CPU time",
     "queue of the server",
     "front end",
     "nothing",
@@ -22,8 +23,9 @@ CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT, STRANGER 
     "this tool",
     "another program",
 )
-"""Resources that models contend for. HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool; STRANGER:
-another program uses the GPU, so contention among the models cannot be established."""
+"""Resources that models contend for. WORK: a request takes more CPU time, as with shared caches or a lock that spins;
+HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool; STRANGER: another program uses the GPU, so
+contention among the models cannot be established."""
 
 
 @frozen

@@ -34,7 +34,7 @@ from inferometer.measure.unused import check_by_concurrency
 from inferometer.options.finding import FindOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
-from inferometer.stats.result import Finding, JudgedLoad, Result
+from inferometer.stats.result import CLIENT, Finding, JudgedLoad, Result
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
@@ -72,7 +72,7 @@ SHORTEST_NS = 30_000_000  # shortest window
 SPOILT = {
     Note.OVERLOADED: "overload",
     Note.NOT_OFFERED: "requests not sent on time",
-    **dict.fromkeys(CLIENT_LIMITS, "the client's own limit"),
+    **dict.fromkeys(CLIENT_LIMITS, CLIENT),
 }
 ENOUGH_LEVELS = 8  # levels' worth of requests that a search needs
 
@@ -386,13 +386,19 @@ class _Search:
         bracket = found.bracket(self.least_s)
         value = found.estimate(bracket)
         rows = found.judged(bracket)
+        limited_by = self._limit(rows, value)
+        if CLIENT in limited_by:  # so nothing is known of what the server does there
+            bracket = replace(bracket, high=math.inf)
+            rows = tuple(
+                replace(row, verdict="undecided") if row.verdict == "broken" else row for row in rows
+            )
         return Finding(
             promise=self.goal.promise.text,
             mode="request_rate" if self.goal.is_rate else "concurrency",
             value=value,
             low=bracket.low,
             high=None if math.isinf(bracket.high) else bracket.high,
-            limited_by=self._limit(rows, value),
+            limited_by=limited_by,
             knee=self._knee(value),
             confidence=CONFIDENCE,
             judged=rows,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import PeerError
 from inferometer.base.frozen import frozen
-from inferometer.base.notes import Note, Remark
+from inferometer.base.notes import CLIENT_LIMITS, Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
 from inferometer.load.plan import Closed, Open, Plan, is_all_open
 from inferometer.measure.host import host_remarks
@@ -46,7 +46,7 @@ from inferometer.stats.measurement import (
 from inferometer.stats.merge import Subject, measurement, start_figures
 from inferometer.stats.network import network_share
 from inferometer.stats.overload import busy_rate, is_beyond, is_within
-from inferometer.stats.promises import judge
+from inferometer.stats.promises import judge, without_client
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
@@ -220,6 +220,8 @@ def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
     if found is not None:
         known = {"throughput": found.infer_per_s, **dict(found.latency_intervals), **energies(found)}
     outcome = judge(settings.promise, raw.whole, known)
+    if level.has_remark(*CLIENT_LIMITS):
+        outcome = without_client(outcome)
     if outcome.verdict != "kept" or level.is_as_asked:
         return outcome
     reason = next(remark.text for remark in level.remarks if remark.note in NOT_AS_ASKED)

@@ -13,7 +13,7 @@ from inferometer.report.document import Document
 from inferometer.report.documents.comparison import sentences
 from inferometer.report.format import first_line, level_label, plural
 from inferometer.report.promises import reasons
-from inferometer.report.sentences import finding_sentence, verdict_words
+from inferometer.report.sentences import finding_sentence, is_never_met, verdict_words
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
@@ -100,7 +100,7 @@ def result_cases(result: Result) -> Iterator[Case]:
     group = str(result.model.get("name", "model"))
     finding = result.finding
     if finding is not None:
-        problem = "" if finding.value else "failure"
+        problem = "" if finding.value else "failure" if is_never_met(finding) else "skipped"
         yield Case(group, f"keeps {finding.promise}", problem, finding_sentence(finding) if problem else "")
         return
     most = float(result.effective.max_error_rate or 0.0)

@@ -139,11 +139,14 @@ def finding_sentence(finding: Finding) -> str:
     """The result of a search as a sentence."""
     unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
     if not finding.value:
-        words = f"{_not_met_words(finding, unit)}."
+        why = "; this client was the limit" if finding.is_client_limited else ""
+        words = f"{_not_met_words(finding, unit)}{why}."
     else:
         most = found_load(finding, finding.value)
         above = f"limited by {finding.limited_by}"
-        if finding.high is None:
+        if finding.is_client_limited:
+            above = "above that, this client was the limit"
+        elif finding.high is None:
             tried = max((row.load for row in finding.judged), default=finding.low)
             above = f"no violation found up to {found_load(finding, tried)}, the highest load tried"
         words = f"Meets '{finding.promise}' up to {most} {unit} ({limit_words(finding)}); {above}."

@@ -17,6 +17,9 @@ from inferometer.stats.measurement import ClassFigures, Keeping, Level
 from inferometer.stats.mlperf import MlperfVerdict
 from inferometer.stats.prompt_figures import PromptFigures
 
+CLIENT = "the client's own limit"
+"""Part of what limits a search if the client was at its limit at the loads beyond the estimate."""
+
 
 @frozen
 class JudgedLoad:
@@ -61,10 +64,15 @@ class Finding:
         return max((load for load in known if load <= self.value), default=known[0] if known else None)
 
     @property
+    def is_client_limited(self) -> bool:
+        """Whether the server is unknown above the estimate, because the client was at its limit there."""
+        return self.high is None and CLIENT in self.limited_by
+
+    @property
     def is_broken_at_once(self) -> bool:
-        """Whether the lightest load tried violates the SLO."""
+        """Whether the lightest load tried violates the SLO; False if no load yielded any figures."""
         lightest = min(self.judged, key=lambda row: row.load, default=None)
-        return lightest is None or lightest.verdict == "broken"
+        return lightest is not None and lightest.verdict == "broken"
 
 
 @frozen

@@ -71,8 +71,7 @@ def _outcome(result: Result) -> str:
     finding = result.finding
     if finding is None:
         return SLO_BROKEN if result.breaks_promise else ""
-    is_broken = not finding.value and any(row.verdict == "broken" for row in finding.judged)
-    return SLO_BROKEN if is_broken else ""
+    return SLO_BROKEN if not finding.value and finding.is_broken_at_once else ""
 
 
 def _throughput(point: Point) -> float:

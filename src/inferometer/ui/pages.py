@@ -9,6 +9,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
 from inferometer.report.format import duration, level_label, level_value, quantity, time_span
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import EXIT_INCONCLUSIVE, INCONCLUSIVE
 from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, SLO_BROKEN, STATES, Point, Run
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ class Badge:
 
 
 _STATE_TONES = {QUEUED: "warning", RUNNING: "good", FAILED: "bad", KILLED: "bad"}
-_LOAD_CODES = {1: "requests failed", 3: "server failed", 4: SLO_BROKEN}  # exit codes of `measure`
+_LOAD_CODES = {1: "requests failed", 3: "server failed", 4: SLO_BROKEN}
+_JUDGED_CODES = {1: "regression", 2: INCONCLUSIVE, 3: "invalid"}
+_CODES = {"measure": _LOAD_CODES, "scenario": _LOAD_CODES, "compare": _JUDGED_CODES, "gate": _JUDGED_CODES}
+"""Exit codes by command; that of an inconclusive verdict is the same for the others."""
 FINISHED_WORDS = STATE_WORDS[FINISHED]
 
 
@@ -88,14 +92,15 @@ def badge(run: Run) -> Badge:
     trouble = run.outcome or _trouble(run)
     words = ", ".join(filter(None, ("stopped" if run.is_stopped else "", trouble)))
     if trouble:
-        return Badge("warning" if run.tone == "warning" and not run.outcome else "bad", words)
+        is_open = trouble == INCONCLUSIVE or (run.tone == "warning" and not run.outcome)
+        return Badge("warning" if is_open else "bad", words)
     return Badge("warning", words) if words else Badge("plain", FINISHED_WORDS)
 
 
 def _trouble(run: Run) -> str:
     """The problem shown by the exit code, or by the tone of the report."""
     if run.code and not run.is_stopped:
-        known = _LOAD_CODES if run.command in ("measure", "scenario") else {}
+        known = {EXIT_INCONCLUSIVE: INCONCLUSIVE, **_CODES.get(run.command, {})}
         return known.get(run.code, f"exit code {run.code}")
     return "problems found" if run.tone == "bad" else ""
 

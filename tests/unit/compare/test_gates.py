@@ -110,12 +110,30 @@ def test_a_figure_that_was_not_measured_is_inconclusive():
         ("exact < 100%", {"exact": 0.5}, FAILED),
         ("top1 < 99%", {"top1": 0.995}, PASSED),
         ("max_abs > 0.1", {"max_abs": 0.2}, FAILED),
-        ("errors > 0.1%", {}, FAILED),
-        ("errors > 2%", {}, PASSED),
     ],
 )
-def test_outputs_and_errors_are_judged_by_their_value(text, output, expected):
+def test_outputs_are_judged_by_their_value(text, output, expected):
     assert outcome(text, outputs=[OutputSimilarity("OUT", "FP32", 1, 2, **output)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "expected"),
+    [
+        ("errors > 0.1%", ((0, 500), (10, 490)), FAILED),  # of all levels together
+        ("errors > 2%", ((0, 5000), (20, 4980)), PASSED),
+        ("errors > 0.1%", ((0, 30),), PASSED),  # without failures, there is nothing to judge
+        ("errors > 1%", ((1, 49),), INCONCLUSIVE),  # 0.05 to 11 %
+        ("errors > 5%", ((1, 49),), INCONCLUSIVE),
+        ("errors > 0%", ((1, 49),), FAILED),
+        ("errors > 1%", (), INCONCLUSIVE),
+    ],
+)
+def test_errors_are_judged_by_the_interval_of_their_share(text, counts, expected):
+    levels = [
+        SimpleNamespace(measurement=SimpleNamespace(failed_count=failed, request_count=good))
+        for failed, good in counts
+    ]
+    assert outcome(text, levels=levels) == expected
 
 
 @pytest.mark.parametrize(

@@ -105,16 +105,18 @@ def test_failed_requests_make_it_invalid_unless_a_condition_judges_them(make_lev
     assert found.outcome == INVALID
     assert "http 500: no" in found.problems[0]
     assert compare(make_result(), other, "errors > 5%").exit_code == 0
-    assert compare(make_result(), other, "errors > 0.5%").exit_code == 1
+    assert compare(make_result(), other, "errors > 0.3%").exit_code == 1
 
 
-def test_a_client_limited_run_can_prove_only_a_difference(make_level, make_result):
+def test_a_client_limited_run_proves_neither_a_regression_nor_that_there_is_none(make_level, make_result):
     limited = (Remark(Note.CLIENT_LIMITED, "client-limited: 99% of a core"),)
     alike = compare(make_result(), make_result(make_level(remarks=limited)), "throughput < -10%")
     assert alike.outcome == UNDECIDED
     slower = compare(make_result(), make_result(make_level(rate=50.0, remarks=limited)), "throughput < -10%")
-    assert slower.outcome == REGRESSION
+    assert slower.outcome == UNDECIDED  # the client alone may have slowed it
     assert any("client-limited" in note for note in slower.notes)
+    base = make_result(make_level(remarks=limited))
+    assert compare(base, make_result(make_level(rate=50.0)), "throughput < -10%").outcome == REGRESSION
 
 
 def test_one_result_is_not_a_comparison(make_result):
@@ -131,7 +133,7 @@ def test_a_comparison_survives_a_file_round_trip(make_level, make_result):
     again = from_json(text, "file", Comparison)
     assert to_json(again) == text
     assert again.contrasts == found.contrasts
-    assert again.exit_code == 1
+    assert again.exit_code == found.exit_code
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from inferometer.base.notes import Note, Remark
+from inferometer.report.saved import to_junit
 from inferometer.stats.measurement import FailureGroup, PromiseOutcome, TermOutcome
 from inferometer.store.run import FINISHED, Run, to_plain
 from inferometer.store.store import Store
@@ -76,6 +77,32 @@ def test_the_badge_shows_the_outcome_of_a_run(ask, kept, site, answer, code, ton
     assert _state(site, run) == f"finished\t{tone}\t{words}"  # for the live page
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "badge_of"),
+    [
+        ("measure", 5, Badge("warning", "inconclusive")),
+        ("find", 5, Badge("warning", "inconclusive")),
+        ("tune", 5, Badge("warning", "inconclusive")),
+        ("compare", 2, Badge("warning", "inconclusive")),
+        ("compare", 1, Badge("bad", "regression")),
+    ],
+)
+def test_an_inconclusive_verdict_has_a_badge_of_its_own(command, code, badge_of):
+    assert badge(Run("abcd1234", command, state=FINISHED, code=code)) == badge_of
+
+
+def test_a_search_that_is_undecided_at_its_lightest_load_is_not_marked_as_broken(kept, site):
+    found = sample_search()
+    verdicts = ("undecided", "undecided", "broken", "broken")
+    judged = tuple(
+        replace(row, verdict=verdict) for row, verdict in zip(found.finding.judged, verdicts, strict=True)
+    )
+    found = replace(found, finding=replace(found.finding, value=0.0, low=0.0, judged=judged))
+    assert badge(kept(found, words=("find",), code=5)) == Badge("warning", "inconclusive")
+    assert "skipped" in to_junit(found)
+    assert "failure m" not in to_junit(found)
+
+
 def test_a_search_with_some_violations_is_not_marked_as_broken(kept, site):
     assert badge(kept(sample_search(), words=("find",))).words == "finished"
     assert badge(kept(searched(value=0.0, verdict="broken"), words=("find",), code=1)).words == "SLO broken"
@@ -86,7 +113,7 @@ def test_a_search_with_some_violations_is_not_marked_as_broken(kept, site):
     [
         ("measure", 4, "SLO broken"),
         ("measure", 130, "stopped"),
-        ("gate", 3, "exit code 3"),
+        ("gate", 3, "invalid"),
         ("find", 0, "finished"),
     ],
 )

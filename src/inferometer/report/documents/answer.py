@@ -2,7 +2,7 @@
 
 from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.options.values import Range
-from inferometer.report.documents.levels import SAME, best, measured
+from inferometer.report.documents.levels import best, may_be_more, measured
 from inferometer.report.format import (
     RISING,
     duration,
@@ -90,19 +90,25 @@ def _whole(measurement: Measurement) -> str:
 
 
 def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
-    """Compare the best load with the other loads."""
-    unsure = measurement.infer_per_s.relative_half_width
-    if unsure is None or unsure > SURE:
+    """Compare the best load with the other loads, as far as their intervals allow it."""
+    most = measurement.infer_per_s
+    if not _is_sure(most) or level.has_remark(*CLIENT_LIMITS):
         return ""
-    rows = [(row, found.infer_per_s.value) for row, found in measured(result) if row.is_as_asked]
-    most = measurement.infer_per_s.value
-    if any(row.value > level.value for row, _ in rows):
-        return ": throughput has saturated" if all(value <= most / (1 - SAME) for _, value in rows) else ""
-    lighter = [(row, value) for row, value in rows if row.value < level.value]
-    is_last = all(row.value <= level.value for row in result.levels)
-    if not lighter or not is_last or level.has_remark(*CLIENT_LIMITS):
+    rows = [(row, found.infer_per_s) for row, found in measured(result) if row.is_as_asked]
+    heavier = [found for row, found in rows if row.value > level.value]
+    if heavier:
+        return ": throughput has saturated" if not any(may_be_more(found, most) for found in heavier) else ""
+    lighter = [(row, found) for row, found in rows if row.value < level.value]
+    if not lighter or any(row.value > level.value for row in result.levels):
         return ""
-    near, value = lighter[-1]
-    if value < most * (1 - NEARLY):
+    near, found = lighter[-1]
+    if found.value < most.value * (1 - NEARLY):
         return ": throughput may rise further with more load"
-    return f": {level_label(near.mode, near.value)} already reaches {share(value / most)} of it"
+    if not _is_sure(found):
+        return ""
+    return f": {level_label(near.mode, near.value)} already reaches {share(found.value / most.value)} of it"
+
+
+def _is_sure(found: Estimate) -> bool:
+    half = found.relative_half_width
+    return half is not None and half <= SURE

@@ -12,6 +12,7 @@ from inferometer.compare.interference import (
     NOTHING,
     STRANGER,
     UNKNOWN,
+    WORK,
     Interference,
     SharedModel,
     SharedUse,
@@ -37,6 +38,7 @@ _TONES = {SHOWN: Tone.BAD, NOT_SHOWN: Tone.GOOD, INCONCLUSIVE: Tone.WARNING}
 CAUSE_WORDS = {
     NOTHING: "",
     UNKNOWN: ", and nothing observed explains it",
+    WORK: "; the same requests take more CPU time (shared caches or memory bandwidth, or a lock that spins)",
     CLIENT: "; but the client itself waited for a core, so the cause is unknown",
     STRANGER: "; but another program used the GPU, so the cause is unknown",
     HIDDEN: "; they share something other than an observable resource (a lock, a queue)",

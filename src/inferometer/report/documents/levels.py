@@ -44,8 +44,10 @@ from inferometer.report.format import (
 )
 from inferometer.report.promises import figure_words, judged_levels, outcome_words
 from inferometer.report.sentences import failure_sentence, verdict_words
+from inferometer.stats.intervals import relative_difference
 from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
+from inferometer.stats.verdict import MATTERS_PERCENT
 
 SAME = 0.02  # relative difference up to which two throughputs count as equal
 NEAR = 0.05  # a lighter load this close to the highest throughput does as well
@@ -370,18 +372,28 @@ def _promise_rules(result: Result, lines: Sequence[ChartLine]) -> Iterator[Chart
 
 
 def _lead(result: Result) -> str:
-    """Name the lightest load that is nearly as good as the best, unless it is the best itself."""
+    """Name the lightest load that is nearly as good as the best, unless it is the best itself or might be worse."""
     found = best(result)
     if found is None or found[0].mode != "concurrency":
         return ""
-    least = found[1].infer_per_s.value * (1 - NEAR)
-    light = next((level for level, row in measured(result) if row.infer_per_s.value >= least), found[0])
-    if light.value >= found[0].value:
+    most = found[1].infer_per_s
+    light, per_s = next(
+        (level, row.infer_per_s)
+        for level, row in measured(result)
+        if row.infer_per_s.value >= most.value * (1 - NEAR)
+    )
+    if light.value >= found[0].value or may_be_more(most, per_s):
         return ""
     return (
-        f"Load beyond {level_label(light.mode, light.value)} adds little: it already reaches more than "
-        f"{share(1 - NEAR)} of the highest throughput."
+        f"Load beyond {level_label(light.mode, light.value)} adds little: it already reaches "
+        f"{share(per_s.value / most.value)} of the highest throughput."
     )
+
+
+def may_be_more(found: Estimate, base: Estimate) -> bool:
+    """Return whether the intervals allow a figure to be higher than another by as much as matters."""
+    most = relative_difference(base, found).high
+    return most is None or most * 100 >= MATTERS_PERCENT
 
 
 def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note: str) -> Chart:

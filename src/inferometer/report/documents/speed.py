@@ -96,7 +96,7 @@ def _nothing_shown(contrast: Contrast) -> Speed:
         return Speed(INCONCLUSIVE, "no data on single requests")
     if not any(row.percent.limits for row in rows):
         return Speed(INCONCLUSIVE, "too few requests to tell")
-    if any(verdict_of(row) == NO_DIFFERENCE for row in rows):
+    if all(verdict_of(row) == NO_DIFFERENCE for row in rows):
         return Speed(NO_DIFFERENCE, NO_DIFFERENCE)
     return Speed(INCONCLUSIVE, INCONCLUSIVE)
 

@@ -1,22 +1,26 @@
 """The answer of a measurement in one sentence."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from inferometer.base.notes import Note, Remark
 from inferometer.report.documents.answer import answer
+from inferometer.report.saved import document
 
 
 @pytest.fixture
 def sweep(build):
-    def make(rates, *, mode="concurrency", spoilt=(), count=900):
+    def make(rates, *, mode="concurrency", spoilt=(), count=900, unsure=()):
         levels = []
         for load, per_s in rates.items():
             found = (
                 None
                 if per_s is None
-                else build.measurement(count, per_s, 307, 1, (1, 2, 3, 4000), interval=0.01)
+                else build.measurement(
+                    count, per_s, 307, 1, (1, 2, 3, 4000), interval=0.5 if load in unsure else 0.01
+                )
             )
             remarks = (Remark(Note.OVERLOADED, "too much"),) if load in spoilt else ()
             levels.append(replace(build.level(found, load, mode=mode), remarks=remarks))
@@ -50,6 +54,18 @@ FIGURES = "p50 2.00 µs, p99 4.00 ms"
 )
 def test_answer_of_a_concurrency_sweep(sweep, rates, words):
     assert answer(sweep(rates)) == words
+
+
+@pytest.mark.parametrize("unsure", [(16,), (8, 16), (4, 8), (8,)])
+def test_loads_without_precise_figures_are_not_compared(sweep, unsure):
+    """A heavier load that may give twice as much does not show that throughput has saturated."""
+    for rates in ({8: 2350.0, 16: 2300.0}, {4: 2300.0, 8: 2350.0}):
+        if set(unsure) & set(rates):
+            found = sweep(rates, unsure=unsure)
+            assert not re.search("saturated|already reaches|may rise", answer(found)), rates
+            (section,) = (row for row in document(found).sections if row.name == "throughput")
+            assert not section.lead
+    assert document(sweep({4: 2300.0, 8: 2380.0})).sections[0].lead.startswith("Load beyond concurrency 4")
 
 
 def test_answer_of_request_rates(sweep):

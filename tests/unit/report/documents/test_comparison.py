@@ -161,6 +161,17 @@ def test_relative_speed_is_as_precise_as_its_interval(percent, words):
     assert times(Difference("throughput", 1.0, 1.0, percent, verdict)) == words
 
 
+def test_one_load_that_is_inconclusive_leaves_the_comparison_open(comparison):
+    wide = replace(UNSURE, percent=Estimate(1.0, -40.0, 60.0), verdict=INCONCLUSIVE)
+    light, heavy = (LevelDifference("concurrency", load, (row,)) for load, row in ((1, UNSURE), (64, wide)))
+    assert overall((light, heavy)) == overall((heavy, light)) == INCONCLUSIVE
+    assert overall((light, light)) == NO_DIFFERENCE
+    (sentence,) = sentences(only(comparison, levels=(light, heavy)))
+    assert sentence.startswith(
+        "Inconclusive whether int8 differs from fp32: throughput +1.0 % (-40.0 to +60.0) at concurrency 64"
+    )
+
+
 def test_the_heaviest_load_with_a_difference_is_the_headline(comparison):
     light = LevelDifference("concurrency", 1, (ROWS[0],))
     heavy = LevelDifference("concurrency", 8, (UNSURE, SLOW))
