@@ -168,6 +168,9 @@ class Link(Protocol):
     def times(self, slot: int) -> Sequence[int]:
         """Return the times of the responses so far to the slot's request; empty unless the reply is a stream."""
 
+    def said(self, slot: int) -> Sequence[str]:
+        """Return the texts of the answer so far to the slot's request; empty unless its reader keeps them."""
+
     def close(self, slot: int) -> None: ...
 
 
@@ -229,10 +232,12 @@ class Replies:
                 text = b"".join(piece for _, piece in reply.texts).decode("utf-8", "replace")
             self._verdicts[slot] = self._judge.of_text(step, text)
 
-    def _judge_outputs(self, slot: int, step: int, read: Callable[[], Mapping[str, bytes]]) -> None:
+    def _judge_outputs(
+        self, slot: int, step: int, reply: Buffer, read: Callable[[], Mapping[str, bytes]]
+    ) -> None:
         """Check a response of a tensor server; the first wrong one of a stream decides."""
         if slot in self._verdicts and self._judge is not None and not self._verdicts[slot].text:
-            self._verdicts[slot] = self._judge.of_outputs(step, read)
+            self._verdicts[slot] = self._judge.of_outputs(step, reply, read)
 
     def judge_http(
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
@@ -248,7 +253,7 @@ class Replies:
             if self._judge.is_text:
                 self.judge_text(slot, step, Reply(answer=body.decode("utf-8", "replace")))
             else:
-                self._judge_outputs(slot, step, lambda: self._http_outputs(body, header_length))
+                self._judge_outputs(slot, step, body, lambda: self._http_outputs(body, header_length))
         if not self._checked[slot]:
             return outcome.OK, ""
         assert self._checker is not None
@@ -265,7 +270,7 @@ class Replies:
     def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str:
         """Return what is wrong with a ModelInferResponse; empty if nothing is."""
         self.keep(slot, now_ns, message)
-        self._judge_outputs(slot, step, lambda: (self._outputs or grpc_outputs)(message))
+        self._judge_outputs(slot, step, message, lambda: (self._outputs or grpc_outputs)(message))
         if not self._checked[slot]:
             return ""
         assert self._checker is not None
@@ -373,6 +378,9 @@ class LinkBase:
 
     def drop(self, step: int) -> None:
         """Send requests of the step as before."""
+
+    def said(self, slot: int) -> Sequence[str]:
+        return ()
 
     def verdict(self, slot: int) -> int:
         """Return the verdict on the answer to the slot's request, and keep the first wrong one as an example."""

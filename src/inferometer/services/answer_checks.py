@@ -27,8 +27,10 @@ from inferometer.services.check_plan import (
     UserFunction,
 )
 from inferometer.services.traffic import FLOATS, Checker, Validation
+from inferometer.wire.frames import Buffer
 
 SHOWN = 80  # characters of an answer in an explanation
+ROOM = 16 * 1024 * 1024  # bytes of replies that were right
 
 
 IS_RIGHT = AnswerVerdict(RIGHT)
@@ -46,6 +48,11 @@ class AnswerJudge:
         self._random = random.Random(seed)
         self._functions = [_JUDGES[check.kind](self, check.value) for check in checks.checks]
         self.left = self._gap()  # requests until the next one of the sample
+        self._right: dict[int, bytes] = {}  # by step, the last reply that was right
+        self._room = ROOM  # bytes for more of them
+        self._is_fixed = all(
+            check.kind != PYTHON for check in checks.checks
+        )  # a function may change its mind
 
     def wants_next(self) -> bool:
         """Return whether to check the answer to the next request.
@@ -67,12 +74,21 @@ class AnswerJudge:
     def of_text(self, step: int, text: str) -> AnswerVerdict:
         return self._verdict(step, text)
 
-    def of_outputs(self, step: int, read: Callable[[], Outputs]) -> AnswerVerdict:
-        """Judge the outputs of a tensor server; those that cannot be read are wrong."""
+    def of_outputs(self, step: int, reply: Buffer, read: Callable[[], Outputs]) -> AnswerVerdict:
+        """Judge the outputs of a tensor server; those that cannot be read are wrong.
+
+        Most servers give the same reply to the same request: one that was right before is not read again.
+        """
+        if self._right.get(step) == reply:
+            return IS_RIGHT
         try:
-            return self._verdict(step, read())
+            found = self._verdict(step, read())
         except PeerError as error:
             return AnswerVerdict(FALSE, f"the reply cannot be read: {error}")
+        if found is IS_RIGHT and self._is_fixed and len(reply) <= self._room:
+            self._room -= len(reply) - len(self._right.get(step, b""))
+            self._right[step] = bytes(reply)
+        return found
 
     def _verdict(self, step: int, answer: Answer) -> AnswerVerdict:
         found = [judge(step, answer) for judge in self._functions]

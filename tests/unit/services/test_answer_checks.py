@@ -68,8 +68,8 @@ def test_outputs_are_compared_with_the_validation_data_within_its_tolerance() ->
     )
     for second, code in ((2.05, RIGHT), (2.2, FALSE)):
         outputs = {"OUT": np.array([1, second], np.float32).tobytes()}
-        assert found.of_outputs(0, partial(dict, outputs)).code == code
-        assert found.of_outputs(1, partial(dict, outputs)).code == UNCHECKED
+        assert found.of_outputs(0, repr(outputs).encode(), partial(dict, outputs)).code == code
+        assert found.of_outputs(1, repr(outputs).encode(), partial(dict, outputs)).code == UNCHECKED
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,32 @@ def test_outputs_are_compared_with_the_validation_data_within_its_tolerance() ->
 )
 def test_outputs_are_also_text(datatype: str, values: list[Any], pattern: str) -> None:
     found = judge(AnswerCheck("regex", pattern), is_text=False, datatypes={"OUT": datatype})
-    assert found.of_outputs(0, lambda: {"OUT": encode(datatype, values)}).code == RIGHT
+    assert found.of_outputs(0, b"", lambda: {"OUT": encode(datatype, values)}).code == RIGHT
 
 
 def test_outputs_of_the_wrong_size_are_wrong() -> None:
     found = judge(AnswerCheck("regex", "."), is_text=False, datatypes={"OUT": "INT32"})
-    assert "not INT32" in found.of_outputs(0, lambda: {"OUT": b"abc"}).text
+    assert "not INT32" in found.of_outputs(0, b"", lambda: {"OUT": b"abc"}).text
+
+
+def test_a_reply_that_was_right_is_not_read_again() -> None:
+    found = judge(AnswerCheck("regex", "cat"), is_text=False, datatypes={"OUT": "BYTES"})
+    read: list[str] = []
+
+    def outputs(text: str) -> dict[str, bytes]:
+        read.append(text)
+        return {"OUT": encode("BYTES", [text])}
+
+    for step, reply, text in (
+        (0, b"1", "cat"),
+        (0, b"1", "?"),
+        (0, b"2", "dog"),
+        (1, b"1", "dog"),
+        (0, b"1", "?"),
+    ):
+        verdict = found.of_outputs(step, bytearray(reply), partial(outputs, text))
+        assert verdict.code == (FALSE if text == "dog" else RIGHT)
+    assert read == ["cat", "dog", "dog"]
 
 
 FUNCTIONS = """
