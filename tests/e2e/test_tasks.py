@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed, Joint
 from inferometer.measure.groups import start_groups
@@ -119,6 +120,69 @@ def messages_of(graph, number, place, calls):
                 words += str(number + 1)
         found.append({"role": message.role, "content": words})
     return tuple(found)
+
+
+AGENT = """
+import asyncio
+
+TOOL = {port}
+
+async def agent(task):
+    plan = await task.call("plan", f"plan {{task.number}}")
+
+    async def look(number):
+        reader, writer = await asyncio.open_connection("127.0.0.1", TOOL)  # a tool behind a socket
+        writer.write(b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+        await reader.readline()
+        writer.close()
+        await asyncio.to_thread(sum, range(1000))
+        return await task.call("look", f"look {{task.number}}/{{number}} {{plan.text}}")
+
+    async with asyncio.TaskGroup() as group:
+        looks = [group.create_task(look(number)) for number in range(4)]
+    pieces = []
+    async with task.stream("answer", f"answer {{task.number}}", continues=plan) as stream:
+        async for piece in stream:
+            pieces.append(piece)
+            if task.number % 2 and pieces:
+                break  # read enough
+    if task.number % 2 == 0:
+        await task.call("look", f"check {{task.number}} " + "".join(pieces))
+"""
+
+
+def test_tasks_written_in_python_await_sockets_and_threads_and_read_streams(tmp_path):
+    """Their calls arrive in the order of the code, with the texts of earlier answers."""
+    count = 20
+
+    def speak(number, body):
+        text = body["messages"][-1]["content"]
+        return Speech(("one", "two", "three", "four", "five"), 0.05 if text.startswith("answer") else 0.0)
+
+    with CallLog(speak) as server:
+        (tmp_path / "agent.py").write_text(AGENT.format(port=server.port))
+        steps: dict[str, dict[str, str]] = {name: {} for name in ("plan", "look", "answer")}
+        task = {"python": f"{tmp_path}/agent.py:agent", "steps": steps}
+        tasks, found = run(server, task, in_flight=4, count=count)
+    assert (found.complete, found.failed) == (count, 0)
+    assert [len(task.calls) for task in sorted(tasks, key=lambda each: each.number)] == [6, 7] * (count // 2)
+    by_text = {call.messages[-1]["content"]: call for call in server.heard}
+    said = "onetwothreefourfive"
+    for task in tasks:
+        number, calls = task.number + 1, {call.node: call for call in task.calls}
+        plan = by_text[f"plan {number}"]
+        looks = [by_text[f"look {number}/{each} {said}"] for each in range(4)]
+        assert all(look.arrived_ns >= plan.ended_ns for look in looks)
+        assert calls[0].sent_ns <= plan.arrived_ns <= plan.ended_ns <= calls[0].end_ns
+        assert max(look.ended_ns for look in looks) <= calls[5].due_ns
+        if number % 2:  # the stream was left after its first word
+            assert calls[5].status == status.WITHDRAWN
+        else:
+            check = by_text[f"check {number} {said}"]
+            answer = by_text[f"answer {number}"]
+            assert answer.messages[:2] == (*plan.messages, {"role": "assistant", "content": said})
+            assert answer.ended_ns <= check.arrived_ns
+        assert task.end_ns >= max(call.end_ns for call in task.calls)
 
 
 def test_failed_calls_are_repeated_and_failed_tasks_counted():

@@ -128,6 +128,9 @@ class _BatchingNetwork:
     def sent_ns(self, slot: int) -> int:
         return self._live[slot][0]
 
+    def said(self, slot: int) -> Sequence[str]:
+        return ()
+
     def times(self, slot: int) -> Sequence[int]:
         return _times_ns(self._live[slot][1]) if self._server.is_streamed else ()
 

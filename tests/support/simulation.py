@@ -17,6 +17,7 @@ from inferometer.base import status as outcome
 from inferometer.load.engine import Engine
 from inferometer.load.link import Callbacks, Link, Responded
 from inferometer.load.plan import NEVER, Cancellation, Plan
+from inferometer.load.python_tasks import PythonTaskEngine
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.task_engine import TaskEngine, TaskMessages
@@ -136,6 +137,10 @@ class _FakeNetwork:
         _, sent_ns, reply = self._live[slot]
         now = self._clock()
         return tuple(sent_ns + after for after in reply.responses_ns if sent_ns + after <= now)
+
+    def said(self, slot: int) -> Sequence[str]:
+        """As many words as responses have arrived."""
+        return [f"w{number} " for number in range(len(self.times(slot)))]
 
     def close(self, slot: int) -> None:
         pass
@@ -261,10 +266,13 @@ class SimulatedLoad:
             def wait(self, until_ns: int | None) -> None:
                 networks[0].wait(until_ns)
 
+            def add(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
+                """Ignore descriptors: on a simulated clock nothing arrives from outside."""
+
         self._engine: Engine | VisitEngine | TaskEngine
         self.task_messages = FakeTaskMessages()
         if tasks is not None:
-            self._engine = TaskEngine(
+            self._engine = (TaskEngine if tasks.code is None else PythonTaskEngine)(
                 plan=tasks,
                 messages=self.task_messages,
                 open_link=open_link,
@@ -348,6 +356,10 @@ class SimulatedLoad:
 
     def stop(self, *, is_urgent: bool = False) -> int:
         return self._engine.cancel_all()
+
+    def close(self) -> None:
+        if isinstance(self._engine, PythonTaskEngine):
+            self._engine.close()
 
     def totals(self) -> Totals:
         self._drain()

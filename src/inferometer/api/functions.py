@@ -123,13 +123,13 @@ def scenario(
     from inferometer.scenario.ready import open_scenario
     from inferometer.scenario.run import ScenarioRequest
     from inferometer.scenario.spec import checked_scenario
-    from inferometer.scenario.visit_code import with_written_visits
+    from inferometer.scenario.visit_code import with_written_code
     from inferometer.stats.watcher import completed
 
     expect("scenario", scenario, str, Path, Mapping)
     is_file = not isinstance(scenario, Mapping)
     found = (
-        checked_scenario(with_written_visits(scenario), "the scenario")
+        checked_scenario(with_written_code(scenario), "the scenario")
         if isinstance(scenario, Mapping)
         else open_scenario(str(scenario))
     )

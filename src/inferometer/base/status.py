@@ -1,4 +1,5 @@
-"""Status of a finished request, as one integer: 0 is success, WITHDRAWN is neutral, all others are failures by kind."""
+"""Status of a finished request, as one integer: 0 is success, WITHDRAWN and TASK_END are neutral, all others are
+failures by kind."""
 
 OK = 0
 CONNECT = 1
@@ -15,11 +16,15 @@ OTHER = 11  # a failure in another tool's file that is none of these
 WRONG = (
     12  # a successful answer that a check rejects; only the key of its example, never the status of a request
 )
+TASK_END = 13  # end of a task written in Python; not a request
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
 UNCHECKED, RIGHT, FALSE = 0, 1, 2
 """Verdict of --check on an answer."""
+
+NEUTRAL = (OK, WITHDRAWN, TASK_END)
+"""Statuses that are not failures."""
 
 NO_ANSWER = (CONNECT, TLS, RESET, TIMEOUT, CANCELLED)
 """Statuses of requests that the server did not answer."""

@@ -86,6 +86,9 @@ class AddressLinks:
     def times(self, slot: int) -> Sequence[int]:
         return self._of_slot[slot].times(slot)
 
+    def said(self, slot: int) -> Sequence[str]:
+        return self._of_slot[slot].said(slot)
+
     def close(self, slot: int) -> None:
         for link in self._links:
             link.close(slot)

@@ -110,6 +110,9 @@ class Http1Link(SocketLink):
     def times(self, slot: int) -> Sequence[int]:
         return self._connections[slot].times
 
+    def said(self, slot: int) -> Sequence[str]:
+        return self._connections[slot].said
+
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
@@ -219,6 +222,10 @@ class _Connection(SocketConnection):
     @property
     def times(self) -> Sequence[int]:
         return () if self._reading is None or self._request is None else self._reading.times
+
+    @property
+    def said(self) -> Sequence[str]:
+        return () if self._reading is None or self._request is None else self._reading.said
 
     @property
     def heard(self) -> int:

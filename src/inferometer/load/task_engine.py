@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import LocalError
@@ -54,6 +54,13 @@ class TaskMessages(Sequence[bytes]):
 
     def answered(self, slot: int, reply: Reply) -> None:
         self.replies[slot] = reply
+
+
+class EndedTask(Protocol):
+    """What matters of a task that has ended."""
+
+    place: int
+    is_heard: bool
 
 
 class _Task:
@@ -115,9 +122,9 @@ class TaskEngine:
         self._uniques = count(first_unique)
         self._timeout = Timeout(timeout_ns)
         self._times = PlanClock()
-        self._later: list[tuple[int, int, _Task, int]] = []  # heap of due calls: time, order, task, node
+        self._later: list[tuple[int, int, Any, int]] = []  # heap of due calls: time, order, task, node
         self._orders = count()
-        self._calls: list[_Call | None] = []  # by slot
+        self._calls: list[Any] = []  # by slot: a `_Call`, or None
         self._free: list[int] = []
         self._concurrency = 0
         self.active = 0  # tasks in progress, or about to begin
@@ -329,8 +336,7 @@ class TaskEngine:
         checked: int = 0,  # scenarios have no --check
     ) -> None:
         """Record the end of a call; the link calls this once per call."""
-        call = self._calls[slot]
-        assert call is not None
+        call: _Call = self._calls[slot]
         task, number = call.task, call.node
         run, node = task.run, task.routes.nodes[number]
         self._calls[slot] = None
@@ -339,7 +345,7 @@ class TaskEngine:
         if received:
             task.is_heard = True
         if not status:
-            task.texts.answered(number, node, _text_of(reply))
+            task.texts.answered(number, text_of(reply) if node.answer is None else node.answer)
         calls = run.end(number, end_ns, is_good=not status)
         ended = RUNNING if status == outcome.CANCELLED else run.outcome
         ring = self._ring
@@ -360,7 +366,7 @@ class TaskEngine:
         elif calls:
             self._follow(task, calls, end_ns)
 
-    def _ended(self, task: _Task, ended: int, end_ns: int) -> None:
+    def _ended(self, task: "EndedTask", ended: int, end_ns: int) -> None:
         """Start the next task of a closed plan after one has ended, or pause before it."""
         place = task.place
         if place == NO_PLACE or place >= self._concurrency:
@@ -408,7 +414,7 @@ class TaskEngine:
                 self.link.cancel(slot, outcome.TIMEOUT, self._timeout.text)
 
 
-def _text_of(reply: Reply | None) -> str:
+def text_of(reply: Reply | None) -> str:
     """Return the text of an answer as the next call repeats it; empty if it has none."""
     content = None if reply is None or reply.message is None else reply.message.get("content")
     return content if isinstance(content, str) else ""

@@ -1,4 +1,4 @@
-"""A visit written in Python, as passed to workers: by its file and function."""
+"""A visit or a task written in Python, as passed to workers: by its file and function."""
 
 import importlib
 import importlib.util
@@ -25,15 +25,15 @@ _LOADED: dict["VisitFile", Callable[..., Any]] = {}
 
 @frozen
 class VisitFile:
-    """File and function of a visit. Each process runs the file once, as a module with its own name, not as the main
-    program."""
+    """File and function of a visit or a task. Each process runs the file once, as a module with its own name, not as
+    the main program."""
 
     file: str
     function: str
     source: bytes | None = None  # content of the file, for machines that do not have it
 
-    def __call__(self, number: int) -> Any:
-        return self.load()(number)
+    def __call__(self, given: Any) -> Any:
+        return self.load()(given)
 
     def load(self) -> Callable[..., Any]:
         """Return the function; raise UsageError if the file cannot be imported or has no such function."""

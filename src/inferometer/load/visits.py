@@ -98,7 +98,7 @@ class VisitRun:
             raise VisitError(said(error)) from error
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """Format an error of the visit in one line, with its position in the user's file."""
     if isinstance(error, InferometerError):
         return str(error)

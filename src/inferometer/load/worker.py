@@ -137,7 +137,7 @@ class _Worker:
         self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
         self._pending_apply = False
         self._stop: Stop | None = None
-        self._has_visits = job.visits is not None
+        self._runs_code = job.visits is not None or (job.tasks is not None and job.tasks.code is not None)
         self._take: Callable[[], SpanReport] | None = None  # spans since the last report
         if job.visits is not None:
             self._engine: Engine | VisitEngine | TaskEngine = self._visit_engine(job, job.visits)
@@ -199,7 +199,12 @@ class _Worker:
         messages = TaskMessages()
         wiring = job.wiring._replace(conversations=messages)
         setup = LinkSetup(wiring, messages, None, self._reactor, monotonic_ns, are_made=True)
-        return TaskEngine(
+        make: type[TaskEngine] = TaskEngine
+        if plan.code is not None:
+            from inferometer.load.python_tasks import PythonTaskEngine
+
+            make = PythonTaskEngine
+        return make(
             plan=plan,
             messages=messages,
             open_link=_open_link(setup),
@@ -215,7 +220,7 @@ class _Worker:
 
     def run(self) -> None:
         self._reactor.add_urgent(self._controller.fileno(), self._message)
-        if self._has_visits:  # user code may create garbage
+        if self._runs_code:  # user code may create garbage
             gc.collect()
             gc.freeze()
             gc.enable()

@@ -210,7 +210,7 @@ class LevelRun:
             load.collect(until_ns, with_running=True) if with_running else load.collect(until_ns)
         )
         self._liveness.hear(self._collected)
-        self._counters.add(self._collected.records, self._collected)
+        self._counters.add(self._collected.records.requests, self._collected)
         fresh = split(self._collected.records, self.start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._expense.add(self._collected)
@@ -220,6 +220,9 @@ class LevelRun:
         if not len(records):
             return
         self._rules.add(self._open, records)
+        records = records.requests
+        if not len(records):
+            return
         self._classes.take(records)
         self._last_end_ns = int(records.end_ns[-1])
         if self._timing is not None:

@@ -109,13 +109,16 @@ def _job(setup: Setup) -> "ClientJob":
 
 
 def _carried(traffic: Traffic) -> Traffic:
-    """Include the code of visits, which other machines do not have."""
+    """Include the code of visits and tasks, which other machines do not have."""
     from inferometer.load.visit_file import VisitFile
 
-    visits = traffic.visits
-    if visits is None or not isinstance(visits.make, VisitFile):
-        return traffic
-    return traffic._replace(visits=visits._replace(make=visits.make.carried()))
+    visits, tasks = traffic.visits, traffic.tasks
+    if visits is not None and isinstance(visits.make, VisitFile):
+        return traffic._replace(visits=visits._replace(make=visits.make.carried()))
+    if tasks is not None and tasks.code is not None and isinstance(tasks.code.make, VisitFile):
+        code = tasks.code._replace(make=tasks.code.make.carried())
+        return traffic._replace(tasks=tasks._replace(code=code))
+    return traffic
 
 
 def _local_workers(setup: Setup) -> Workers:

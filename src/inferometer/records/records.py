@@ -79,7 +79,18 @@ class Records:
 
     @property
     def failed(self) -> "Records":
-        return self._chosen((self.status != status.OK) & (self.status != status.WITHDRAWN))
+        if not self.status.any():
+            return EMPTY
+        found = np.ones(len(self), dtype=np.bool_)
+        for code in status.NEUTRAL:
+            found &= self.status != code
+        return self._chosen(found)
+
+    @property
+    def requests(self) -> "Records":
+        """The records without the ends of tasks written in Python."""
+        is_end = self.status == status.TASK_END
+        return self.where(~is_end) if is_end.any() else self
 
     @property
     def withdrawn(self) -> "Records":
@@ -203,6 +214,7 @@ class Totals:
         return Totals(**counts, steps=_summed(self.steps, other.steps))
 
     def and_records(self, records: Records) -> "Totals":
+        records = records.requests
         good = int(np.count_nonzero(records.status == status.OK))
         cut_off = int(np.count_nonzero(records.status == status.CANCELLED))
         withdrawn = int(np.count_nonzero(records.status == status.WITHDRAWN))

@@ -24,7 +24,7 @@ from inferometer.records.spans import (
     new_ids,
 )
 
-NOT_FAILED: Final = (outcome.OK, outcome.WITHDRAWN, outcome.CANCELLED)
+NOT_FAILED: Final = (*outcome.NEUTRAL, outcome.CANCELLED)
 
 
 class SpanMatcher:

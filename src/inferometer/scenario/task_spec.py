@@ -5,6 +5,8 @@ task:
     plan: {prompt: "Plan how to answer: {{data}}", max-tokens: 200}
     search: {after: plan, repeat: 4, pause: lognormal(300ms, 0.5), prompt: "Search {{copy}} for: {{plan}}"}
     answer: {continue: plan, prompt: "Answer from these results: {{search}}"}
+
+With `python`, a function makes the calls, and the steps only name them.
 """
 
 import re
@@ -24,13 +26,14 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from inferometer.base.units import NS_PER_S
 from inferometer.model.task import NO_PAUSE, ONCE, Retry, TaskPause, TaskStep, mistakes
-from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, seconds
+from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, located, seconds
 
 _NAME = r"^[A-Za-z0-9_-]{1,60}$"
 _DRAWN = re.compile(r"(uniform|exponential|lognormal)\(([^()]*)\)")
 _EXAMPLE = "write 300ms, uniform(1s, 3s), exponential(2s), lognormal(2s, 0.5) or a list of recorded times"
 _LONGEST_S = 24 * 3600.0
 _MOST_SIGMA = 5.0
+_OF_PYTHON = ("system", "max_tokens", "retry")  # keys of the steps of a task written in Python
 
 
 def _pause(value: Any) -> TaskPause:
@@ -147,8 +150,10 @@ class RetrySpec(Strict):
 class TaskStepSpec(Strict):
     """A step of a task: a call, or several alike."""
 
-    prompt: Annotated[str, Field(min_length=1)] = Field(
-        description="Text of the user's message; {{data}}, {{task}}, {{copy}} and {{STEP}} are replaced."
+    prompt: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="Text of the user's message; {{data}}, {{task}}, {{copy}} and {{STEP}} are replaced. Required "
+        "unless the task is written in Python, which gives the prompts itself.",
     )
     after: Names = Field(default_factory=list, description="Steps whose answers it waits for.")
     each: str = Field(
@@ -181,6 +186,9 @@ class TaskSpec(Strict):
         | None
     ) = Field(None, description="Steps by name.")
     replay: str | None = Field(None, description="Recording to replay, instead of steps.")
+    python: str | None = Field(
+        None, description="Task written in Python, as FILE.py:FUNCTION; its steps have no prompts."
+    )
     answers: Literal["live", "recorded"] = Field(
         "live",
         description="Which answers later calls of a replay carry: those of the server, or those of the recording.",
@@ -199,10 +207,28 @@ class TaskSpec(Strict):
 
     @model_validator(mode="after")
     def _one_source(self) -> "TaskSpec":
+        if self.python is not None and self.steps is None:
+            raise ValueError("python requires steps: the names that the function calls")
+        if self.python is not None and not re.fullmatch(r".+:[A-Za-z_][A-Za-z0-9_.]*", self.python):
+            raise located("python", f"'{self.python}' is not a function; write FILE.py:FUNCTION")
         if (self.steps is None) == (self.replay is None):
             raise ValueError("needs either steps or replay")
         if self.replay is None and self.answers != "live":
             raise ValueError("answers requires replay: steps carry the answers of the server")
+        return self
+
+    @model_validator(mode="after")
+    def _prompts(self) -> "TaskSpec":
+        found = []
+        for name, step in (self.steps or {}).items():
+            if self.python is None and step.prompt is None:
+                found.append((f"steps.{name}.prompt", "required, unless the task is written in Python"))
+            given = [key for key in step.model_fields_set if key not in _OF_PYTHON]
+            if self.python is not None and given:
+                key = TaskStepSpec.model_fields[given[0]].alias or given[0]
+                found.append((f"steps.{name}.{key}", "set by the function of the task; leave it out"))
+        if found:
+            raise all_located(found)
         return self
 
     @model_validator(mode="after")
@@ -243,7 +269,7 @@ class TaskSpec(Strict):
         return tuple(
             TaskStep(
                 name=name,
-                prompt=step.prompt,
+                prompt=step.prompt or "",
                 after=tuple(step.after),
                 each=step.each,
                 repeat=step.repeat,

@@ -19,7 +19,7 @@ from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, found_file
 from inferometer.scenario.task_spec import TaskSpec
 from inferometer.services.kind import KINDS, Tasked
-from inferometer.services.task_plan import DataRow, TaskPlan, TaskTexts, inside
+from inferometer.services.task_plan import DataRow, TaskCode, TaskPlan, TaskTexts, inside
 from inferometer.services.traffic import Traffic
 from inferometer.stats.tasks import TaskBook
 
@@ -40,8 +40,13 @@ class FirstTask:
         setup = prepare_tasks(self.row, self.folder, is_dry=is_dry)
         plan = setup.traffic.tasks
         assert plan is not None
-        node = plan.graphs[0].roots[0]
-        request = TaskTexts(plan, 0, 0).request(node, plan.graphs[0].nodes[node])
+        if plan.code is not None:
+            from inferometer.load.python_tasks import first_request
+
+            request = first_request(plan)
+        else:
+            node = plan.graphs[0].roots[0]
+            request = TaskTexts(plan, 0, 0).request(node, plan.graphs[0].nodes[node])
         return replace(setup, traffic=setup.traffic._replace(requests=(request,), tasks=None))
 
 
@@ -64,15 +69,28 @@ def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = Fals
             remedy="give a server with a chat endpoint, with `kind: openai`",
         )
     kinds, graphs, findings = _graphs(row, spec, options, folder)
-    rows = data_rows(kept[0]) if any(map(uses_data, graphs)) else (DataRow(b""),)
-    frames = {
-        key: setup.service.task_frame(setup.model, *key)
-        for graph in graphs
-        for key in {(node.system, node.max_tokens) for node in graph.nodes}
-    }
+    has_data = any(map(uses_data, graphs)) or (spec.python is not None and has_texts(kept[0]))
+    rows = data_rows(kept[0]) if has_data else (DataRow(b""),)
+    steps = spec.task_steps
+    keys = {(node.system, node.max_tokens) for graph in graphs for node in graph.nodes}
+    if spec.python is not None:
+        keys = {(step.system, step.max_tokens) for step in steps}
+    frames = {key: setup.service.task_frame(setup.model, *key) for key in keys}
     plan = TaskPlan(
         graphs, kinds, frames, rows, kept[0].unique, options.data.seed, f"the task of '{row.name}'"
     )
+    if spec.python is not None:
+        from inferometer.scenario.visit_code import open_task
+
+        plan = plan._replace(
+            code=TaskCode(
+                open_task(f"{row.place}.task.python", spec.python, folder),
+                tuple(frames[step.system, step.max_tokens] for step in steps),
+                tuple(step.retry for step in steps),
+                spec.max_turns,
+            ),
+            origin=f"the task {spec.python}",
+        )
     return _whole(setup, plan, row, spec.answers, findings)
 
 
@@ -82,6 +100,8 @@ def _graphs(
     """Return the names of the steps, the graphs, and findings about a recording."""
     if spec.replay is None:
         steps = spec.task_steps
+        if spec.python is not None:
+            return tuple(step.name for step in steps), (), ()
         return tuple(step.name for step in steps), (expanded(steps, most_turns=spec.max_turns),), ()
     from inferometer.dataset.task_recordings import RecordingRules, read_recording
 
@@ -126,6 +146,9 @@ def _whole(setup: Setup, plan: TaskPlan, row: PlannedClass, answers: str, findin
 
 def _asked(plan: TaskPlan, kind: int) -> int:
     """Return the limit of tokens of a step; 0 if its calls have none, or different ones."""
+    if plan.code is not None:
+        key = next(key for key, frame in plan.frames.items() if frame is plan.code.frames[kind])
+        return key[1]
     limits = {node.max_tokens for graph in plan.graphs for node in graph.nodes if node.kind == kind}
     return limits.pop() if len(limits) == 1 else 0
 
@@ -135,6 +158,10 @@ def uses_data(graph: TaskGraph) -> bool:
     return any(
         part == Place(DATA) for node in graph.nodes for message in node.messages for part in message.parts
     )
+
+
+def has_texts(dataset: Dataset) -> bool:
+    return any(text for stream in dataset.streams for step in stream for text in texts_of(step))
 
 
 def data_rows(dataset: Dataset) -> tuple[DataRow, ...]:

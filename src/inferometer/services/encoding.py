@@ -64,6 +64,10 @@ class _Inflated:
         self._inflate = zlib.decompressobj(_AUTOMATIC) if encoding in _GZIP else None
 
     @property
+    def said(self) -> Sequence[str]:
+        return self._body.said
+
+    @property
     def times(self) -> Sequence[int]:
         return self._body.times
 

@@ -1,10 +1,12 @@
 """Tasks as sent to the workers: their graphs, and how the text of a call becomes a request."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from inferometer.model.task import TASK, Answers, TaskGraph, TaskMessage, TaskNode
+from inferometer.model.python_task import PythonTask
+from inferometer.model.task import TASK, Answers, Retry, TaskGraph, TaskMessage, TaskNode
 from inferometer.model.unique import Unique
 
 
@@ -36,8 +38,18 @@ class DataRow(NamedTuple):
     after: bytes = b""
 
 
+class TaskCode(NamedTuple):
+    """A task written in Python, with the settings of its steps in order."""
+
+    make: PythonTask
+    frames: tuple[Frame, ...]
+    retries: tuple[Retry, ...]
+    most_turns: int | None = None
+
+
 class TaskPlan(NamedTuple):
-    """How to make tasks. Task n has graph n and row n of the data; both repeat after the last."""
+    """How to make tasks. Task n has graph n, unless tasks are written in Python, and row n of the data; both repeat
+    after the last."""
 
     graphs: tuple[TaskGraph, ...]
     kinds: tuple[str, ...]  # names of the steps
@@ -46,6 +58,7 @@ class TaskPlan(NamedTuple):
     unique: Unique | None = None
     seed: int = 0
     origin: str = ""  # for messages
+    code: TaskCode | None = None
 
     def graph(self, number: int) -> TaskGraph:
         return self.graphs[number % len(self.graphs)]
@@ -54,6 +67,12 @@ class TaskPlan(NamedTuple):
 def inside(text: str) -> bytes:
     """Encode a text as the inside of a JSON string."""
     return encode_basestring(text)[1:-1].encode("utf-8", "surrogatepass")
+
+
+def _encoded(frame: Frame, message: Mapping[str, Any]) -> bytes:
+    if frame.is_chat:
+        return json.dumps(message).encode()
+    return inside(str(message.get("content") or ""))
 
 
 class TaskTexts:
@@ -77,16 +96,33 @@ class TaskTexts:
         frame = self._plan.frames[node.system, node.max_tokens]
         pieces = self._pieces.get(number)
         if pieces is None:
-            context = node.context
-            pieces = []
-            if context >= 0:
-                pieces = [*self._pieces[context], frame.message("assistant", self._answers[context])]
+            pieces = self._conversation(node.context, frame)
             pieces += [frame.message(each.role, self._text(each)) for each in node.messages]
             self._pieces[number] = pieces
         return frame.request(pieces)
 
-    def answered(self, number: int, node: TaskNode, text: str) -> None:
-        self._answers[number] = inside(text if node.answer is None else node.answer)
+    def written(
+        self, number: int, frame: Frame, context: int, messages: Sequence[Mapping[str, Any]], prompt: str
+    ) -> bytes:
+        """Return the request of a call written in Python; `context` is the call that it continues, or -1."""
+        pieces = self._conversation(context, frame)
+        pieces += [_encoded(frame, message) for message in messages]
+        if prompt or not pieces:
+            pieces.append(frame.message("user", inside(prompt)))
+        self._pieces[number] = pieces
+        return frame.request(pieces)
+
+    def _conversation(self, context: int, frame: Frame) -> list[bytes]:
+        if context < 0:
+            return []
+        return [*self._pieces[context], frame.message("assistant", self._answers[context])]
+
+    @property
+    def data(self) -> str:
+        return str(json.loads(b'"%s"' % self._row))
+
+    def answered(self, number: int, text: str) -> None:
+        self._answers[number] = inside(text)
 
     def _text(self, message: TaskMessage) -> bytes:
         found = []

@@ -169,6 +169,10 @@ class _Events:
     def times(self) -> Sequence[int]:
         return self._times
 
+    @property
+    def said(self) -> Sequence[str]:
+        return self._said or ()
+
     def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
         # The most frequent call in a test of streams, so the comparison is inlined here instead of in AlikeEvents.
         alike, times = self._alike, self._times

@@ -68,6 +68,10 @@ class ReplyBody(Protocol):
     def times(self) -> Sequence[int]:
         """Times of the responses of a stream so far."""
 
+    @property
+    def said(self) -> Sequence[str]:
+        """Texts of the answer so far; empty unless its reader keeps them."""
+
     def receive(self, data: bytes, now_ns: int) -> None:
         """Take more of the body, read from the socket at `now_ns`; raise PeerError if it is malformed."""
 
@@ -97,6 +101,10 @@ class WholeBody:
 
     @property
     def times(self) -> Sequence[int]:
+        return ()
+
+    @property
+    def said(self) -> Sequence[str]:
         return ()
 
     def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:

@@ -13,10 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.base import status as outcome
-from inferometer.model.task import TaskGraph
+from inferometer.model.task import TaskGraph, TaskNode
 from inferometer.records.records import COLUMNS as RECORD_COLUMNS
 from inferometer.records.records import NO_TIMES, Column, Records, from_rows
-from inferometer.records.tasks import COMPLETE, FAILED, LIMITED, RUNNING, nodes, outcomes, task_numbers
+from inferometer.records.tasks import (
+    COMPLETE,
+    FAILED,
+    LIMITED,
+    RUNNING,
+    contexts,
+    nodes,
+    outcomes,
+    task_numbers,
+)
 from inferometer.stats.intervals import mean_estimate, mean_margin, with_intervals
 from inferometer.stats.measurement import CallLane, Estimate, TaskFigures, TaskLane, TurnFigures
 from inferometer.stats.series import Series, joined
@@ -40,6 +49,8 @@ class CallTrace(NamedTuple):
     prompt_tokens: int
     cached_tokens: int
     is_streamed: bool = False
+    kind: int = 0  # number of its step
+    context: int = -1  # call that it continues, if its task is written in Python
 
 
 class TaskTrace(NamedTuple):
@@ -61,7 +72,7 @@ class TaskTrace(NamedTuple):
         """The status of the call that failed the task; 0 if none did."""
         if self.outcome != FAILED:
             return outcome.OK
-        failed = [call for call in self.calls if call.status]
+        failed = [call for call in self.calls if call.status not in outcome.NEUTRAL]
         return failed[-1].status if failed else outcome.VISIT
 
 
@@ -76,12 +87,11 @@ class PathCall(NamedTuple):
 
 def critical_path(task: TaskTrace) -> list[PathCall]:
     """Return the calls that determined the duration of a task, from its due time to its end."""
-    ends: dict[int, CallTrace] = {}  # the successful call of each node
+    ends: dict[int, CallTrace] = {}  # the last attempt of each node
     attempts: dict[int, list[CallTrace]] = {}
     for call in task.calls:
         attempts.setdefault(call.node, []).append(call)
-        if not call.status:
-            ends[call.node] = call
+        ends[call.node] = call
     found = []
     call = max(task.calls, key=lambda each: each.end_ns)
     while True:
@@ -107,8 +117,29 @@ def critical_path(task: TaskTrace) -> list[PathCall]:
         call = before
 
 
+def observed_graph(calls: Sequence[CallTrace]) -> TaskGraph:
+    """Return the calls of a task written in Python, from its calls in the order of their ends."""
+    made: dict[int, CallTrace] = {}  # the first attempt of each call
+    last: dict[int, CallTrace] = {}
+    for call in calls:
+        made.setdefault(call.node, call)
+        last[call.node] = call
+    ends = sorted(last.values(), key=lambda call: call.end_ns)
+    nodes: dict[int, TaskNode] = {}
+    ended = turn = 0
+    for number in sorted(made):  # the order in which the function made them
+        call = made[number]
+        while ended < len(ends) and ends[ended].end_ns <= call.due_ns and ends[ended].node in nodes:
+            turn = max(turn, nodes[ends[ended].node].turn)
+            ended += 1
+        before = (ends[ended - 1].node,) if ended else ()
+        nodes[number] = TaskNode(call.kind, (), before, context=call.context, turn=turn + 1)
+    return TaskGraph(tuple(nodes.values()))
+
+
 class TaskBook:
-    """The tasks of a class: collects the rows of their calls until they have ended.
+    """The tasks of a class: collects the rows of their calls until they have ended. Without graphs, tasks are written
+    in Python, and a call is taken to wait for the one of its task that ended last before it was made.
 
     It sees every row, those between levels and of a warm-up included, since a task may last longer than a level.
     """
@@ -130,20 +161,28 @@ class TaskBook:
         columns = (
             *(records.due_ns, records.sent_ns, records.first_ns, records.end_ns, records.status),
             *(records.tokens, records.prompt_tokens, records.cached_tokens, records.stamps > 0),
+            *(records.step, contexts(records)),
         )
         for number, place, *rest in zip(
             numbers, places, *(column.tolist() for column in columns), strict=True
         ):
-            self._calls.setdefault(number, []).append(CallTrace(place, *rest))
+            call = CallTrace(place, *rest)
+            if call.status != outcome.TASK_END:
+                self._calls.setdefault(number, []).append(call)
         # The row that ends a task may come before another one of it, because rows are sorted by end.
-        for number, due_ns, how in zip(numbers, records.sequence_started_ns.tolist(), ended, strict=True):
+        for number, due_ns, end_ns, how in zip(
+            numbers, records.sequence_started_ns.tolist(), records.end_ns.tolist(), ended, strict=True
+        ):
             if how != RUNNING:
-                self._ended[number] = self._trace(number, due_ns, how)
+                self._ended[number] = self._trace(number, due_ns, end_ns, how)
         while len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
 
-    def _trace(self, number: int, due_ns: int, how: int) -> TaskTrace:
+    def _trace(self, number: int, due_ns: int, end_ns: int, how: int) -> TaskTrace:
         calls = tuple(sorted(self._calls.pop(number), key=lambda call: call.end_ns))
+        if not self._graphs:
+            end_ns = max(end_ns, calls[-1].end_ns)
+            return TaskTrace(number, due_ns, end_ns, how, observed_graph(calls), calls)
         graph = self._graphs[number % len(self._graphs)]
         return TaskTrace(number, due_ns, calls[-1].end_ns, how, graph, calls)
 
@@ -240,7 +279,7 @@ class TaskTally:
         for turn, calls in by_turn.items():
             tally = self.turns.setdefault(turn, TurnTally())
             good = [call for call in calls if not call.status]
-            tally.failed += len(calls) - len(good)
+            tally.failed += sum(call.status not in outcome.NEUTRAL for call in calls)
             tally.latency_ns.append(_column(call.end_ns - call.sent_ns for call in good))
             tally.first_ns.append(_column(call.first_ns - call.sent_ns for call in good if call.is_streamed))
             tally.tokens.append(_column(call.tokens for call in good))
@@ -252,7 +291,7 @@ def _amounts(task: TaskTrace) -> tuple[int, ...]:
     path = critical_path(task)
     times = (
         sum(step.model_ns for step in path),
-        sum(step.tool_ns for step in path),
+        sum(step.tool_ns for step in path) + task.end_ns - path[-1].call.end_ns,
         sum(step.wait_ns for step in path),
     )
     whole = max(task.duration_ns, 1)
@@ -355,7 +394,7 @@ def _lane(task: TaskTrace, kinds: Sequence[str], start_ns: int) -> TaskLane:
                 sent_ns=(call.sent_ns or call.end_ns) - start_ns,
                 first_ns=(call.first_ns or call.end_ns) - start_ns,
                 end_ns=call.end_ns - start_ns,
-                is_good=not call.status,
+                is_good=call.status in outcome.NEUTRAL,
                 is_critical=id(call) in path,
             )
             for call in sorted(task.calls, key=lambda each: (each.due_ns, each.node))

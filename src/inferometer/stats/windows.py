@@ -278,6 +278,8 @@ class WindowRules:
             assert window.tasks is not None
             window.tasks.add(tasks)
             records = as_records(tasks, is_open=self.is_open)
+        else:
+            records = records.requests
         if not len(records):
             return
         sent = int(began_ns(records, is_open=False).min())

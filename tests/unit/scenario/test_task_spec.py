@@ -20,6 +20,11 @@ def scenario(task, **more):
         ({"steps": STEPS}, {"sessions": 4}, "has task and sessions; give only one of them"),
         ({"steps": STEPS}, {"flow": [{"call": "m"}]}, "has task and flow"),
         ({"steps": {"a b": {"prompt": "x"}}}, {}, "steps.a b"),
+        ({"steps": {"a": {"max-tokens": 3}}}, {}, "steps.a.prompt: required, unless"),
+        ({"python": "f.py:f"}, {}, "python requires steps"),
+        ({"python": "f.py", "steps": {"a": {}}}, {}, "task.python: 'f.py' is not a function"),
+        ({"python": "f.py:f", "steps": {"a": {"prompt": "x"}}}, {}, "steps.a.prompt: set by the function"),
+        ({"python": "f.py:f", "steps": {"a": {"for": "b"}}}, {}, "steps.a.for: set by the function"),
         (
             {"steps": {"a": {"prompt": "x", "pause": "soon"}}},
             {},

@@ -6,7 +6,7 @@ from inferometer.base.errors import UsageError
 from inferometer.model.flow import Reference
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.scenario.spec import ClassSpec, checked_scenario, scenario_schema
-from inferometer.scenario.visit_code import open_visit, with_written_visits
+from inferometer.scenario.visit_code import open_visit, with_written_code
 from inferometer.scenario.visits import compiled_flow
 from inferometer.visits import call
 
@@ -147,10 +147,10 @@ def visit(number):
 
 
 def test_a_function_is_written_as_its_file_and_name():
-    document = with_written_visits({"classes": {"a": {"visit": visit}, "b": {"model": "m"}}, "server": "x"})
+    document = with_written_code({"classes": {"a": {"visit": visit}, "b": {"model": "m"}}, "server": "x"})
     assert document["classes"] == {"a": {"visit": f"{__file__}:visit"}, "b": {"model": "m"}}
     assert open_visit("here", f"{__file__}:visit", None).function == "visit"
-    assert with_written_visits({"classes": 5}) == {"classes": 5}
+    assert with_written_code({"classes": 5}) == {"classes": 5}
 
 
 @pytest.mark.parametrize(
