@@ -183,7 +183,7 @@ def test_the_keys_of_a_legend_stand_beside_their_names(shown):
         " return own.width > 5 && own.left >= row.left && own.bottom <= row.bottom && own.top >= row.top; })"
         ".map(key => key.parentNode.textContent)",
     )
-    assert looks == ["p99 at each load", "kept", "undecided", "not judged", "broken"]
+    assert looks == ["p99 at each load", "met", "undecided", "not judged", "violated"]
 
 
 def test_the_parts_of_a_bar_are_as_wide_as_their_share(shown):

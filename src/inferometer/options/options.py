@@ -74,7 +74,7 @@ ENDPOINTS = (
     *("ollama", "ollama-generate", "ollama-embed", "tgi", "triton-generate"),
     *("tei-embed", "tei-rerank", "cohere-embed", "cohere-rerank"),
 )
-"""Named endpoints of servers of text; `services.apis` defines each."""
+"""Named endpoints of text servers; `services.apis` defines each."""
 
 AUTO = "auto"
 """Detect the service kind by probing the address."""
@@ -484,7 +484,7 @@ class Options:
         text("PATH", Reach.CHOOSES_CALLS, is_harmless=lambda word: word in ENDPOINTS),
         default="",
         own="--endpoint",
-        own_help=f"API of a server of text: {', '.join(ENDPOINTS)}, or a path (default chat).",
+        own_help=f"API of a text server: {', '.join(ENDPOINTS)}, or a path (default chat).",
     )
     body_template: str | None = only_ours(
         "--body-template",

@@ -101,19 +101,19 @@ def result_cases(result: Result) -> Iterator[Case]:
     finding = result.finding
     if finding is not None:
         problem = "" if finding.value else "failure" if is_never_met(finding) else "skipped"
-        yield Case(group, f"keeps {finding.promise}", problem, finding_sentence(finding) if problem else "")
+        yield Case(group, f"meets {finding.promise}", problem, finding_sentence(finding) if problem else "")
         return
     most = float(result.effective.max_error_rate or 0.0)
     for level in result.levels:
         problem, why = _problem(level, most if result.fails_too_often(most) else 1.0)
         name = level_label(level.mode, level.value)
         yield Case(
-            group, name if level.promise is None else f"{name} keeps {level.promise.promise}", problem, why
+            group, name if level.promise is None else f"{name} meets {level.promise.promise}", problem, why
         )
         for row in level.classes:
             if row.promise is not None:
                 broken = {"broken": "failure", "undecided": "skipped"}.get(row.promise.verdict, "")
-                case = f"{name}, {row.name} keeps {row.promise.promise}"
+                case = f"{name}, {row.name} meets {row.promise.promise}"
                 yield Case(group, case, broken, reasons(row.promise) if broken else "")
     if (verdict := result.mlperf) is not None:
         problem = "" if verdict.is_valid else "failure" if verdict.is_too_slow else "skipped"

@@ -417,13 +417,13 @@ class _Scale:
     seen: list[float] = field(default_factory=list)
 
     def verdict(self, load: float) -> str:
-        return "kept" if load <= self.low else "broken" if load >= self.high else "undecided"
+        return "met" if load <= self.low else "violated" if load >= self.high else "undecided"
 
     def lines(self, mode: str, width: int) -> "Iterator[Text]":
         if not self.trying:
             return
-        low = "nothing kept yet" if not self.low else f"kept {level_value(mode, self.low)}"
-        high = "nothing broken yet" if math.isinf(self.high) else f"broken {level_value(mode, self.high)}"
+        low = "not met yet" if not self.low else f"met at {level_value(mode, self.low)}"
+        high = "not violated yet" if math.isinf(self.high) else f"violated at {level_value(mode, self.high)}"
         room = width - len(low) - len(high) - 6
         self.seen = [load for load in {*self.seen, self.low, self.trying, self.high} if 0 < load < math.inf]
         if room < 5:

@@ -9,6 +9,13 @@ from inferometer.stats.result import Result
 
 Judged = tuple[Level, PromiseOutcome]
 
+_WORDS = {"kept": "met", "broken": "violated"}
+
+
+def verdict_word(verdict: str) -> str:
+    """The word for a verdict in a file or a value."""
+    return _WORDS.get(verdict, verdict)
+
 
 def judged_levels(result: Result) -> tuple[Judged, ...]:
     """Levels that were held to an SLO, by load."""
@@ -39,9 +46,10 @@ def term_words(term: TermOutcome) -> str:
 
 
 def outcome_words(outcome: PromiseOutcome) -> str:
-    """`kept`, or the terms that are not: `broken: p99`."""
+    """`met`, or the terms that are not: `violated: p99`."""
+    words = verdict_word(outcome.verdict)
     names = ", ".join(term.name for term in outcome.of(outcome.verdict))
-    return outcome.verdict if outcome.verdict == "kept" or not names else f"{outcome.verdict}: {names}"
+    return words if outcome.verdict == "kept" or not names else f"{words}: {names}"
 
 
 def reasons(outcome: PromiseOutcome) -> str:

@@ -19,7 +19,7 @@ from inferometer.report.format import (
     share,
     significant,
 )
-from inferometer.report.promises import outcome_words
+from inferometer.report.promises import outcome_words, verdict_word
 from inferometer.stats.measurement import (
     AskedLengths,
     CancelFigures,
@@ -117,11 +117,12 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
 
 def _judged_words(row: JudgedLoad, level: Level, terms: Sequence[Term]) -> str:
     """The verdict on a load, with the terms that this level's own figures violate."""
+    words = verdict_word(row.verdict)
     if row.verdict != "broken":
-        return row.verdict
+        return words
     within = _terms_within(level, terms)
     causes = [label for label in row.broken if label not in within]
-    return f"broken: {', '.join(causes)}" if causes else "broken"
+    return f"{words}: {', '.join(causes)}" if causes else words
 
 
 def _terms_within(level: Level, terms: Sequence[Term]) -> set[str]:

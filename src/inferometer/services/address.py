@@ -118,7 +118,7 @@ _TEXT = (
     r"|api/(?:chat|generate|embed)|v2/(?:embed|rerank)|embed|generate_stream"
     r"|v2/models/(?P<model>[^/:]+)(?:/versions/[^/:]+)?/generate(?:_stream)?"
 )
-"""Endpoints of servers of text."""
+"""Endpoints of text servers."""
 
 _ASIDE = (
     (("triton",), rf"/v2/models/{_MODEL}{_VERSION}/(?:ready|stats|config)"),

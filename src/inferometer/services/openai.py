@@ -50,7 +50,7 @@ _GAP = "inferometer-messages"
 
 
 class OpenAi(Service):
-    """A server of text at one address."""
+    """A text server at one address."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self._options = options

@@ -13,7 +13,7 @@ from inferometer.base.secrets import redacted
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
-from inferometer.store.run import ALL_FAILED, SLO_BROKEN, NamedFigures, Point, Run
+from inferometer.store.run import ALL_FAILED, SLO_VIOLATED, NamedFigures, Point, Run
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
@@ -70,8 +70,8 @@ def _outcome(result: Result) -> str:
         return ALL_FAILED
     finding = result.finding
     if finding is None:
-        return SLO_BROKEN if result.breaks_promise else ""
-    return SLO_BROKEN if not finding.value and finding.is_broken_at_once else ""
+        return SLO_VIOLATED if result.breaks_promise else ""
+    return SLO_VIOLATED if not finding.value and finding.is_broken_at_once else ""
 
 
 def _throughput(point: Point) -> float:

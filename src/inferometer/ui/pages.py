@@ -10,7 +10,7 @@ from inferometer.base.text import printable
 from inferometer.report.format import duration, level_label, level_value, quantity, time_span
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.verdict import EXIT_INCONCLUSIVE, INCONCLUSIVE
-from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, SLO_BROKEN, STATES, Point, Run
+from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, SLO_VIOLATED, STATES, Point, Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,7 +78,7 @@ class Badge:
 
 
 _STATE_TONES = {QUEUED: "warning", RUNNING: "good", FAILED: "bad", KILLED: "bad"}
-_LOAD_CODES = {1: "requests failed", 3: "server failed", 4: SLO_BROKEN}
+_LOAD_CODES = {1: "requests failed", 3: "server failed", 4: SLO_VIOLATED}
 _JUDGED_CODES = {1: "regression", 2: INCONCLUSIVE, 3: "invalid"}
 _CODES = {"measure": _LOAD_CODES, "scenario": _LOAD_CODES, "compare": _JUDGED_CODES, "gate": _JUDGED_CODES}
 """Exit codes by command; that of an inconclusive verdict is the same for the others."""

@@ -217,15 +217,15 @@ def test_a_search_shows_the_bracket_closing_in(build: ModuleType) -> None:
         lines.append(shown.lines[-1])
         shown.progress.level_finished(build.level(found, load, mode="request_rate"))
     assert lines == [
-        "  nothing kept yet           ◆          nothing broken yet",
-        "  kept 100 ━                          ◆ nothing broken yet",
-        "  kept 100 ━               ◆                ╌ broken 1,600",
-        "  kept 200 ━━━━━━━━━     ◆   ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ broken 400",
+        "  not met yet              ◆              not violated yet",
+        "  met at 100 ━                          ◆ not violated yet",
+        "  met at 100 ━            ◆            ╌ violated at 1,600",
+        "  met at 200 ━━━━━━━━   ◆  ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ violated at 400",
     ]
     assert [line.split(", ")[0] for line in shown.lines if line.startswith("request rate")] == [
-        "request rate 100: kept",
-        "request rate 1,600: broken",
-        "request rate 400: broken",
+        "request rate 100: met",
+        "request rate 1,600: violated",
+        "request rate 400: violated",
         "request rate 300: undecided",
     ]
 

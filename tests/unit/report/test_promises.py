@@ -17,7 +17,7 @@ from inferometer.cli.reporting import SLO_BROKEN, exit_code
 from inferometer.options.effective import Effective
 from inferometer.report.csv import main_csv
 from inferometer.report.document import Chart, Section, Table, Tone
-from inferometer.report.promises import promise_sentence
+from inferometer.report.promises import promise_sentence, verdict_word
 from inferometer.report.saved import document, to_html, to_junit, to_markdown
 from inferometer.stats.measurement import Estimate, FailureGroup, Keeping, Level, PromiseOutcome, TermOutcome
 from inferometer.stats.result import Result
@@ -110,8 +110,8 @@ def test_without_an_slo_none_is_mentioned():
 def test_figures_intervals_and_limits_are_in_a_table_of_every_form():
     found = result(KEPT, BROKEN)
     text = to_markdown(found)
-    assert "| 1 | 40.0 ms ±2.5 % | 0 % | kept |" in text
-    assert "| 2 | 63.0 ms ±3.2 % | 0 % | broken: p99 |" in text
+    assert "| 1 | 40.0 ms ±2.5 % | 0 % | met |" in text
+    assert "| 2 | 63.0 ms ±3.2 % | 0 % | violated: p99 |" in text
     assert "p99&lt;50ms" in to_html(found)
 
 
@@ -132,7 +132,7 @@ def test_junit_has_a_case_for_each_level():
         "timestamp": "2025-01-01T00:00:00Z",
     }
     assert [case.get("name") for case in suite.iter("testcase")] == [
-        f"concurrency {value} keeps p99<50ms" for value in (1, 2, 4)
+        f"concurrency {value} meets p99<50ms" for value in (1, 2, 4)
     ]
     assert [[(part.tag, part.get("message")) for part in case] for case in suite.iter("testcase")] == [
         [],
@@ -239,8 +239,8 @@ def test_verdict_tables_files_and_exit_code_never_contradict_each_other(found: R
     promised = cells(by_name["promise"])
     levels = cells(by_name["levels"])
     for value, verdict in verdicts.items():
-        assert promised[value].split(":")[0] == verdict
-        assert levels[value].startswith(verdict)
+        assert promised[value].split(":")[0] == verdict_word(verdict)
+        assert levels[value].startswith(verdict_word(verdict))
     saved = json.loads(to_json(found))
     assert {f"{row['value']:g}": row["promise"]["verdict"] for row in saved["levels"]} == verdicts
     assert from_json(to_json(found), "it", Result) == found

@@ -52,9 +52,9 @@ def searched(*, value, verdict):
     ("answer", "code", "tone", "words"),
     [
         (with_slo("kept"), 0, "plain", "finished"),
-        (with_slo("broken"), 4, "bad", "SLO broken"),
-        (interrupted(with_slo("broken")), 130, "bad", "stopped, SLO broken"),
-        (interrupted(with_slo("broken")), 143, "bad", "stopped, SLO broken"),
+        (with_slo("broken"), 4, "bad", "SLO violated"),
+        (interrupted(with_slo("broken")), 130, "bad", "stopped, SLO violated"),
+        (interrupted(with_slo("broken")), 143, "bad", "stopped, SLO violated"),
         (interrupted(with_slo("kept")), 130, "warning", "stopped"),
         (all_failed(), 1, "bad", "all requests failed"),
         (all_failed(), 0, "bad", "all requests failed"),
@@ -105,13 +105,13 @@ def test_a_search_that_is_undecided_at_its_lightest_load_is_not_marked_as_broken
 
 def test_a_search_with_some_violations_is_not_marked_as_broken(kept, site):
     assert badge(kept(sample_search(), words=("find",))).words == "finished"
-    assert badge(kept(searched(value=0.0, verdict="broken"), words=("find",), code=1)).words == "SLO broken"
+    assert badge(kept(searched(value=0.0, verdict="broken"), words=("find",), code=1)).words == "SLO violated"
 
 
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        ("measure", 4, "SLO broken"),
+        ("measure", 4, "SLO violated"),
         ("measure", 130, "stopped"),
         ("gate", 3, "invalid"),
         ("find", 0, "finished"),

@@ -359,13 +359,13 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
                 quantity(found.replica_hours),
                 NONE if option.scaled_per_h is None else money(option.scaled_per_h),
                 option.over_time_basis,
-                "kept" if found.is_kept else "broken",
+                "met" if found.is_kept else "violated",
             )
         )
     first = next((option.autoscaling for option in plan.options if option.autoscaling is not None), None)
     if first is None:
         return None
-    tones = tuple(Tone.GOOD if row[-1] == "kept" else Tone.BAD for row in rows)
+    tones = tuple(Tone.GOOD if row[-1] == "met" else Tone.BAD for row in rows)
     columns = (
         *text_columns("Option"), Column("Requests in violation"), Column("Replicas"),
         Column("Replica hours"), Column("Cost per hour"), *text_columns("Basis", "SLO"),

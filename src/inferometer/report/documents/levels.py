@@ -42,7 +42,7 @@ from inferometer.report.format import (
     rate,
     share,
 )
-from inferometer.report.promises import figure_words, judged_levels, outcome_words
+from inferometer.report.promises import figure_words, judged_levels, outcome_words, verdict_word
 from inferometer.report.sentences import failure_sentence, verdict_words
 from inferometer.stats.intervals import relative_difference
 from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, Level, Measurement, Rates
@@ -99,10 +99,14 @@ def best(result: Result) -> tuple[Level, Measurement] | None:
 
 def level_tone(said: str) -> Tone:
     """Tone of a level's verdict, from its words, so that colour and words never contradict each other."""
-    if said in ("ok", "kept"):
+    if said in ("ok", verdict_word("kept")):
         return Tone.GOOD
     words = said.split(", ")
-    return Tone.BAD if words[0].startswith("broken") or not _USELESS.isdisjoint(words) else Tone.WARNING
+    return (
+        Tone.BAD
+        if words[0].startswith(verdict_word("broken")) or not _USELESS.isdisjoint(words)
+        else Tone.WARNING
+    )
 
 
 def undrawn_levels_note(result: Result) -> Iterator[str]:
@@ -400,11 +404,11 @@ def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note:
     return Chart(title, RATE_AXIS, time_axis(latency, lines), tuple(lines), note=note)
 
 
-def verdict_line(word: str, points: Iterable[ChartPoint]) -> ChartLine:
+def verdict_line(verdict: str, points: Iterable[ChartPoint]) -> ChartLine:
     """Points with one SLO verdict, distinguished by shape and name as well as colour."""
-    colour = {"kept": "green", "broken": "red"}.get(word, "grey")
-    rows = tuple((replace(point, is_doubtful=word != "kept"),) for point in points)
-    return ChartLine(word, rows, colour, is_crossed=word == "broken")
+    colour = {"kept": "green", "broken": "red"}.get(verdict, "grey")
+    rows = tuple((replace(point, is_doubtful=verdict != "kept"),) for point in points)
+    return ChartLine(verdict_word(verdict), rows, colour, is_crossed=verdict == "broken")
 
 
 def time_axis(title: str, lines: Iterable[ChartLine], limits: Iterable[float] = ()) -> ChartAxis:

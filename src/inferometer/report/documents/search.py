@@ -16,6 +16,7 @@ from inferometer.report.documents.levels import (
     verdict_line,
 )
 from inferometer.report.format import duration, interval, level_label, load_name, share
+from inferometer.report.promises import verdict_word
 from inferometer.report.sentences import limit_words
 from inferometer.stats.measurement import Estimate, Measurement
 from inferometer.stats.result import Finding, Result
@@ -103,7 +104,7 @@ def _points(finding: Finding, rows: Rows, term: Term) -> Iterator[tuple[str, Cha
         written = (
             share(value) if term.figure == "errors" else f"{duration(value)} {interval(estimate)}".strip()
         )
-        tip = f"{level_label(level.mode, level.value)}: {verdict}, {term.label} {written}"
+        tip = f"{level_label(level.mode, level.value)}: {verdict_word(verdict)}, {term.label} {written}"
         yield verdict, ChartPoint(level.value, value, tip, y_limits=error_bar(estimate))
 
 

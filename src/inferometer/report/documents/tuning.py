@@ -44,7 +44,7 @@ from inferometer.tune.variant import ModelVariant, normal
 
 BEST = 5  # configurations in the first table, besides the model's own
 OWN = "own config"
-_SLO_WORDS = {SHOWN: "kept", NOT_SHOWN: "broken", INCONCLUSIVE: "undecided"}
+_SLO_WORDS = {SHOWN: "met", NOT_SHOWN: "violated", INCONCLUSIVE: "undecided"}
 _SLO_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 NAME = Column("Configuration", is_number=False, is_name=True)
 

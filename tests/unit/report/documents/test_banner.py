@@ -79,7 +79,7 @@ def test_a_banner_is_green_only_if_nothing_is_wrong(result):
     assert not any(level.is_cut_short or level.has_remark(Note.INTERRUPTED) for level in result.levels)
     if result.finding is None:
         assert result.levels
-        assert {verdict_words(level) for level in result.levels} <= {"ok", "kept"}
+        assert {verdict_words(level) for level in result.levels} <= {"ok", "met"}
         assert not result.failed_share
     else:
         assert result.finding.value
@@ -91,7 +91,7 @@ def test_a_banner_is_green_only_if_nothing_is_wrong(result):
 @given(RESULTS)
 def test_a_banner_that_is_not_green_gives_a_reason(result):
     page = measurement_document(result)
-    words = {word for level in result.levels for word in verdict_words(level).split(", ")} - {"ok", "kept"}
+    words = {word for level in result.levels for word in verdict_words(level).split(", ")} - {"ok", "met"}
     reasons = words | {
         "failed",
         "violates 'p99<50ms'",
@@ -138,8 +138,8 @@ def test_each_row_has_the_colour_of_its_words(result):
         assert isinstance(table, Table)
         for cells, tone in zip(table.rows, table.tones, strict=False):
             said = cells[-1]
-            assert (tone is Tone.GOOD) == (said in ("ok", "kept"))
-            if said.startswith("broken") or "all failed" in said or "no reply" in said:
+            assert (tone is Tone.GOOD) == (said in ("ok", "met"))
+            if said.startswith("violated") or "all failed" in said or "no reply" in said:
                 assert tone is Tone.BAD
 
 

@@ -53,7 +53,7 @@ def test_the_table_has_the_total_and_every_class():
         (phase, name) for phase in ("ramp", "peak") for name in ("all", "detector", "classifier")
     ]
     assert [row["Promise"] for row in rows[:3]] == ["", "kept", "broken"]
-    assert 'name="phase peak, classifier keeps p99&lt;5ms"' in to_junit(sample_scenario())
+    assert 'name="phase peak, classifier meets p99&lt;5ms"' in to_junit(sample_scenario())
 
 
 def test_interference_names_the_loser_and_the_resource():

@@ -173,9 +173,9 @@ def test_a_finding_states_the_load_and_its_interval(more: dict[str, Any], says: 
 def test_a_search_level_states_its_slo_verdict(build: ModuleType) -> None:
     level = plain_sweep(build).levels[0]
     for row, says in (
-        (JudgedLoad(level.value, "kept"), "kept"),
+        (JudgedLoad(level.value, "kept"), "met"),
         (JudgedLoad(level.value, "undecided", ("p99",)), "undecided"),
-        (JudgedLoad(level.value, "broken", ("p99", "errors")), "broken: p99"),  # this level has no errors
+        (JudgedLoad(level.value, "broken", ("p99", "errors")), "violated: p99"),  # this level has no errors
         (JudgedLoad(level.value + 1, "broken", ("p99",)), "ok"),
     ):
         finding = Finding("p99<1ms", level.mode, 1.0, 1.0, 2.0, "p99", 1.0, confidence=0.95, judged=(row,))

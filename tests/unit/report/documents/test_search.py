@@ -33,12 +33,12 @@ def charts(result):
 @pytest.mark.parametrize(
     ("slo", "broken", "words"),
     [
-        ("p99<1us", ("p99",), "broken: p99"),
-        ("p99<1h", ("p99",), "broken"),  # violated by other levels, or by the fitted curve
-        ("p99<1h, p50<1us", ("p99", "p50"), "broken: p50"),
-        ("p99<1h", ("overload",), "broken: overload"),
-        ("p99<1us", (), "broken"),
-        ("a term of another version", ("p99",), "broken: p99"),
+        ("p99<1us", ("p99",), "violated: p99"),
+        ("p99<1h", ("p99",), "violated"),  # violated by other levels, or by the fitted curve
+        ("p99<1h, p50<1us", ("p99", "p50"), "violated: p50"),
+        ("p99<1h", ("overload",), "violated: overload"),
+        ("p99<1us", (), "violated"),
+        ("a term of another version", ("p99",), "violated: p99"),
     ],
 )
 def test_a_level_names_the_limits_that_its_own_figures_violate(slo, broken, words):
@@ -61,16 +61,16 @@ def test_a_violating_load_has_its_own_name_shape_and_colour():
     (chart,) = charts(searched())
     kept, undecided, broken = chart.series[1:]
     assert [(row.name, row.colour, row.key) for row in (kept, undecided, broken)] == [
-        ("kept", "green", "point"),
+        ("met", "green", "point"),
         ("undecided", "grey", "point hollow"),
-        ("broken", "red", "cross"),
+        ("violated", "red", "cross"),
     ]
     assert [[point.x for run in row.runs for point in run] for row in (kept, undecided, broken)] == [
         [1, 2],
         [3],
         [4],
     ]
-    assert "request rate 4: broken, p99" in broken.runs[0][0].tip
+    assert "request rate 4: violated, p99" in broken.runs[0][0].tip
     assert '<path class="mark cross red"' in draw(chart, WIDE)
 
 
