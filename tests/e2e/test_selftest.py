@@ -46,10 +46,12 @@ def test_every_part_is_in_the_table_and_in_the_file(selftest: tuple) -> None:
 
 def test_the_exit_code_is_the_verdict(selftest: tuple) -> None:
     done, document = selftest
-    has_failed = any(check["verdict"] == "fail" for check in document["checks"])
-    assert document["passed"] is not has_failed
-    assert done.returncode == (1 if has_failed else 0)
-    assert ("No check failed" in done.stdout) is not has_failed
+    found = {check["verdict"] for check in document["checks"]}
+    verdict = "failed" if "fail" in found else "inconclusive" if "noisy" in found else "passed"
+    assert document["verdict"] == verdict
+    assert done.returncode == {"failed": 1, "inconclusive": 5, "passed": 0}[verdict]
+    words = {"failed": "failed", "inconclusive": "Inconclusive: ", "passed": "No check failed"}[verdict]
+    assert words in done.stdout
 
 
 @pytest.mark.parametrize("part", FIGURES)
@@ -95,7 +97,7 @@ def test_the_stall_is_seen_through(selftest: tuple) -> None:
 def test_the_faults_are_counted(selftest: tuple) -> None:
     _, document = selftest
     (found,) = checks(document, "faults")
-    assert found["verdict"] == "pass", found["text"]
+    assert found["verdict"] in ("pass", "noisy"), found["text"]
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_once(

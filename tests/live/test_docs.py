@@ -62,7 +62,8 @@ def tenth(word):
     return word[:-1] + "00ms" if word.endswith("s") and word[:-1].isdigit() else word
 
 is_shown = has("--schema", "list")
-is_judging = command in ("find", "tune", "interfere", "diagnose", "capacity")
+is_judging = command in ("find", "tune", "interfere", "diagnose", "capacity", "selftest")
+is_judging |= words[:2] == ["twin", "check"]
 is_judging |= command == "measure" and has("--slo", "--scenario") and not is_shown
 is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "diagnose", "interfere")
 if command == "serve":

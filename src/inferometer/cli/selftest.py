@@ -9,7 +9,7 @@ from inferometer.options.command_line import Command, Request
 from inferometer.options.commands import SelftestOptions
 
 if TYPE_CHECKING:
-    from inferometer.report.document import Document
+    from inferometer.report.document import Document, Tone
     from inferometer.selftest.check import Check, SelfTest, Thoroughness
 
     Part = Callable[[Thoroughness], Iterable[Check]]
@@ -21,7 +21,7 @@ COMMAND = Command(
     "[options]",
     "Verify the tool on this machine, in under a minute, against its own servers on loopback: "
     "the maximum rate of one worker, the accuracy of schedules, a server that stalls, one that fails, and "
-    "the machine's limits. The exit code is 0 if no check failed.",
+    "the machine's limits. The exit code is 0 if no check failed, and 5 if the machine was too busy to judge one.",
     SelftestOptions,
     shared=CONFIG,
 )
@@ -29,8 +29,10 @@ COMMAND = Command(
 
 def run(request: Request[SelftestOptions]) -> int:
     from inferometer.base.writing import writable, write_file
+    from inferometer.cli.reporting import allowed, ruling_code
     from inferometer.report.terminal import show
     from inferometer.selftest.check import to_json
+    from inferometer.stats.verdict import SHOWN
 
     own = request.own
     writable(own.json)
@@ -38,7 +40,8 @@ def run(request: Request[SelftestOptions]) -> int:
     show(_document(found))
     if own.json is not None:
         write_file(own.json, to_json(found))
-    return 0 if found.is_passed else FAILED
+    code = FAILED if found.ruling == SHOWN else ruling_code(found.ruling)
+    return allowed(code, is_allowed=own.allow_inconclusive)
 
 
 def _run(*, is_quick: bool) -> "SelfTest":
@@ -111,17 +114,32 @@ def _document(found: "SelfTest") -> "Document":
         facts=(found.tool, "quick" if found.is_quick else "full"),
         verdict=_sentence(found),
         sections=tuple(sections),
-        tone=Tone.BAD if found.count(CheckResult.FAIL) else Tone.GOOD,
+        tone=_tone(found),
         tool=found.tool,
     )
+
+
+def _tone(found: "SelfTest") -> "Tone":
+    from inferometer.report.document import Tone
+    from inferometer.selftest.check import CheckResult
+    from inferometer.stats.verdict import NOT_SHOWN, SHOWN
+
+    if found.ruling == SHOWN:
+        return Tone.BAD
+    is_clear = found.ruling == NOT_SHOWN and not found.count(CheckResult.WARN)
+    return Tone.GOOD if is_clear else Tone.WARNING
 
 
 def _sentence(found: "SelfTest") -> str:
     from inferometer.report.format import plural
     from inferometer.selftest.check import CheckResult
 
-    failed, noisy = found.count(CheckResult.FAIL), found.count(CheckResult.NOISY)
+    failed, noisy, warned = map(found.count, (CheckResult.FAIL, CheckResult.NOISY, CheckResult.WARN))
     words = f"{plural(failed, 'check')} failed" if failed else "No check failed"
     if noisy:
-        words += f"; {plural(noisy, 'check')} noisy, because this machine was busy: run it again when idle"
+        could_not = f"{plural(noisy, 'check')} could not be judged, because this machine was busy"
+        words = f"{words}; {could_not}" if failed else f"Inconclusive: {could_not}, and no other check failed"
+        words += ": run it again when idle"
+    if warned:
+        words += f"; {plural(warned, 'limit')} of this machine may matter"
     return f"{words} ({found.took_s:.0f} s)."

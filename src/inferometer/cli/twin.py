@@ -35,14 +35,16 @@ COMMAND = Command(
     ),
     takes_words=True,
 )
+_OF_LOADS = ("models", "concurrency", "rate", "arrivals", "url", "duration_s")
 _OF_VERB = {
     "fit": ("cores",),
     "predict": ("models", "concurrency", "rate", "arrivals", "prompt_tokens", "output_tokens", "settings"),
-    "check": ("models", "concurrency", "rate", "arrivals", "url", "duration_s"),
+    "check": (*_OF_LOADS, "allow_inconclusive"),
 }
 
 
 def run(request: Request[TwinOptions]) -> int:
+    from inferometer.cli.reporting import allowed, ruling_code
     from inferometer.report.delivery import check_forms, deliver
     from inferometer.report.saved import consistent
 
@@ -70,7 +72,9 @@ def run(request: Request[TwinOptions]) -> int:
         if not own.quiet and outputs.has(own.file) and own.json != "-":
             print(printable(f"Written: {own.file}"))
     outputs.settle()
-    return 0
+    if verb != "check":
+        return 0
+    return allowed(ruling_code(twin.ruling), is_allowed=own.allow_inconclusive)
 
 
 def _refuse_others(verb: str, given: Collection[str]) -> None:
@@ -160,7 +164,7 @@ def _check(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin"
 
     twin = _read(own)
     if names:
-        asked = [field for field in _OF_VERB["check"] if getattr(own, field) != getattr(TwinOptions(), field)]
+        asked = [field for field in _OF_LOADS if getattr(own, field) != getattr(TwinOptions(), field)]
         if asked:
             name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == OWN + asked[0])
             raise UsageError(

@@ -581,6 +581,7 @@ class SelftestOptions:
 
     json: Path | None = option("--json", "Write all figures to this file", path(), group="Selftest")
     quick: bool = option("--quick", "Run a shorter, rougher test of about 20 seconds")
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
 
 
 @frozen

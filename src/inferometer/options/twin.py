@@ -93,6 +93,7 @@ class TwinOptions:
         duration(zero=False),
         is_main=True,
     )
+    allow_inconclusive: bool = outputs.inconclusive_allowed()
     html: str | None = outputs.page(is_main=True)
     markdown: str | None = outputs.markdown()
     csv: str | None = outputs.table(names="--csv")

@@ -14,6 +14,7 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.serving import Serving
 from inferometer.report.csv import spreadsheet_cell
 from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents.speed import verdict_of
 from inferometer.stats import figures
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.measurement import Estimate
@@ -69,7 +70,7 @@ def _interference(found: Interference) -> Iterator[Row]:
                 ("Alone", row.base * scale),
                 ("Together", row.value * scale),
                 *_ends("Difference %", row.percent),
-                ("Verdict", row.verdict),
+                ("Verdict", verdict_of(row)),
                 ("Contends For", model.contends_for),
             )
 
@@ -113,7 +114,7 @@ def _comparison(found: Comparison) -> Iterator[Row]:
                     ("Of the variant", row.value * scale),
                     *_ends("Difference %", row.percent),
                     *_ends("Times as fast", speedup(row)),
-                    ("Verdict", row.verdict),
+                    ("Verdict", verdict_of(row)),
                 )
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from inferometer.base.frozen import frozen
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling
 
 SCHEMA = 1
 
@@ -14,7 +15,7 @@ Figure = float | int | str | None
 
 
 class CheckResult(Enum):
-    """Result of a check; only FAIL makes the whole test fail."""
+    """Result of a check; FAIL makes the whole test fail, and NOISY leaves it open."""
 
     PASS = "pass"
     NOISY = "noisy"  # late, but so was a bare timer: this machine was too busy to judge
@@ -47,15 +48,20 @@ class SelfTest:
     checks: tuple[Check, ...]
 
     @property
-    def is_passed(self) -> bool:
-        return all(check.verdict is not CheckResult.FAIL for check in self.checks)
+    def ruling(self) -> Ruling:
+        """Whether a check failed; inconclusive if the machine was too busy to judge one of the others."""
+        if self.count(CheckResult.FAIL):
+            return SHOWN
+        return INCONCLUSIVE if self.count(CheckResult.NOISY) else NOT_SHOWN
 
     def count(self, verdict: CheckResult) -> int:
         return sum(check.verdict is verdict for check in self.checks)
 
 
 def to_json(found: SelfTest) -> str:
-    document = dataclasses.asdict(found) | {"command": "selftest", "passed": found.is_passed}
+    verdict = {SHOWN: "failed", NOT_SHOWN: "passed", INCONCLUSIVE: "inconclusive"}[found.ruling]
+    own = {"command": "selftest", "passed": verdict == "passed", "verdict": verdict}
+    document = dataclasses.asdict(found) | own
     return json.dumps(document, indent=1, sort_keys=True, default=lambda value: value.value.lower()) + "\n"
 
 

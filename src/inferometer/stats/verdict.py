@@ -98,7 +98,7 @@ def percent_words(percent: Estimate) -> str:
     words = f"{signed(percent.value)} %"
     if percent.limits is None:
         return words
-    if is_too_wide(percent):
+    if is_too_wide(percent) or percent.limits[1] > MOST:
         return _wide_words(percent)
     return f"{words} ({' to '.join(map(signed, percent.limits))})"
 

@@ -1,5 +1,6 @@
 """Check a twin against the server: forecasts beside measurements of the same loads."""
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,14 +15,24 @@ from inferometer.measure.run import run
 from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.stats.measurement import Measurement
+from inferometer.stats.measurement import Distribution, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.twin.fit import load_part, measured_as, measured_figures, settings_between, spec_of
 from inferometer.twin.predict import forecast
 from inferometer.twin.simulate import MeasuredAs
 from inferometer.twin.text import TextRow, maybe_text_row, measured_text_figures, text_settings
-from inferometer.twin.twin import COMMAND, LoadForecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
+from inferometer.twin.twin import (
+    COMMAND,
+    FIRST_P99,
+    THROUGHPUT,
+    LoadForecast,
+    LoadPart,
+    StepSetting,
+    Twin,
+    TwinLoad,
+    TwinModel,
+)
 
 _EXACT = 1e-6  # a precision that is never reached, so that every load is measured for its full duration
 _LEFT_OUT = (
@@ -66,12 +77,31 @@ def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
             continue
         text = maybe_text_row(result, level)
         if text is not None and _is_text(twin, text.part):
-            found.append(checked_text(twin, text))
+            found.append(replace(checked_text(twin, text), ends=measured_ends(level.measurement)))
             continue
         load = TwinLoad((load_part(result, level),), settings_of(twin, [result]))
         (row,) = forecast(twin, load, measured_as(result, level))
-        found.append(replace(row, measured=measured_figures(level.measurement)))
+        measured = level.measurement
+        found.append(replace(row, measured=measured_figures(measured), ends=measured_ends(measured)))
     return found
+
+
+def measured_ends(found: Measurement) -> dict[str, tuple[float, float]]:
+    """Return the 95 % intervals of the figures that a twin predicts, where known."""
+    known = {THROUGHPUT: found.infer_per_s, **dict(found.latency_intervals)}
+    ends = {name: estimate.limits for name, estimate in known.items() if estimate.limits is not None}
+    if found.streaming is not None:
+        ends |= {FIRST_P99: rank_ends(found.streaming.first, 99)}
+    return ends
+
+
+def rank_ends(times: Distribution, p: float) -> tuple[float, float]:
+    """Return an interval of a percentile from its ranks, outwards to the nearest percentiles that are known."""
+    part = p / 100
+    half = 1.96 * math.sqrt(part * (1 - part) / max(times.count, 1))
+    below = [ns for other, ns in times.percentiles if other / 100 <= part - half]
+    above = [ns for other, ns in times.percentiles if other / 100 >= part + half]
+    return float(max(below, default=times.min_ns or 0)), float(min(above, default=times.max_ns or math.inf))
 
 
 def _is_text(twin: Twin, part: LoadPart) -> bool:
@@ -133,10 +163,13 @@ def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> l
     measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
     row = maybe_text_row(results[0], results[0].levels[-1])
     if row is not None and _is_text(twin, row.part):
-        return [checked_text(twin, row)]
+        return [replace(checked_text(twin, row), ends=measured_ends(measured[0]))]
     load = replace(load, settings=settings_of(twin, results))
     rows = forecast(twin, load, measured_as(results[0], results[0].levels[-1]))
-    return [replace(row, measured=measured_figures(found)) for row, found in zip(rows, measured, strict=True)]
+    return [
+        replace(row, measured=measured_figures(found), ends=measured_ends(found))
+        for row, found in zip(rows, measured, strict=True)
+    ]
 
 
 def _last(part: LoadPart, result: Result) -> Measurement:

@@ -1,7 +1,7 @@
 """A fitted twin as one value and one file: its inputs, its errors and its forecasts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from inferometer.base.answer_file import Answer
@@ -10,6 +10,8 @@ from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station
 from inferometer.diagnose.text_engine import TextEngine
 from inferometer.diagnose.text_lengths import Pair, mean_lengths
 from inferometer.diagnose.text_load import TIME_FIGURES
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling, rule
 
 COMMAND = "twin"
 CONFIDENCE = 0.9  # level of every forecast interval
@@ -19,6 +21,9 @@ LATENCIES = ("mean", "p50", "p90", "p99")  # ns
 FIGURES = (THROUGHPUT, *LATENCIES)
 TOKENS = "tokens"  # output tokens per second
 TEXT_FIGURES = (THROUGHPUT, TOKENS, *TIME_FIGURES)  # of servers that generate text
+WITHIN = {THROUGHPUT: 0.15, "p99": 0.30}  # largest error of a good prediction
+FIRST_P99 = "ttft p99"
+WITHIN_TEXT = {"mean": 0.15, FIRST_P99: 0.25}  # the same for servers that generate text
 
 INSTANCES, BATCHING, MAX_BATCH, DELAY_US = "instances", "batching", "max_batch", "delay_us"
 SLOTS, KV_TOKENS, PREFILL_TOKENS = "slots", "kv_tokens", "prefill_tokens"
@@ -109,6 +114,9 @@ class LoadForecast:
     is_overloaded: bool = False
     may_keep_up: bool = False  # although it is overloaded: the interval of the throughput reaches the rate
     measured: Mapping[str, float] | None = None
+    ends: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # 95 % intervals of the measured figures
 
     @property
     def part(self) -> LoadPart:
@@ -119,6 +127,28 @@ class LoadForecast:
         found = (self.measured or {}).get(figure)
         band = self.bands.get(figure)
         return band.value / found - 1 if band is not None and found else None
+
+    def error_percent(self, figure: str) -> Estimate | None:
+        """Return the error in percent, with the interval that the uncertainty of the measurement gives it."""
+        error, ends = self.error(figure), self.ends.get(figure)
+        if error is None:
+            return None
+        if ends is None or ends[0] <= 0:
+            return Estimate(100 * error)
+        low, high = (100 * (self.bands[figure].value / end - 1) for end in reversed(ends))
+        return Estimate(100 * error, min(low, 100 * error), max(high, 100 * error))
+
+    def misses(self, figure: str, most: float) -> Ruling | None:
+        """Rule whether the prediction is off by more than this share; None without a prediction or a measurement."""
+        percent = self.error_percent(figure)
+        if percent is None:
+            return None
+        above, below = (
+            rule(percent, limit=sign * 100 * most, is_above=sign > 0).ruling for sign in (1.0, -1.0)
+        )
+        if SHOWN in (above, below):
+            return SHOWN
+        return NOT_SHOWN if above == below == NOT_SHOWN else INCONCLUSIVE
 
     def is_covered(self, figure: str) -> bool | None:
         found = (self.measured or {}).get(figure)
@@ -225,3 +255,15 @@ class Twin(Answer):
 
     def model(self, name: str) -> TwinModel | None:
         return next((model for model in self.models if model.name == name), None)
+
+    @property
+    def within(self) -> Mapping[str, float]:
+        """The judged figures, each with the largest error of a good prediction."""
+        return WITHIN_TEXT if any(model.text is not None for model in self.models) else WITHIN
+
+    @property
+    def ruling(self) -> Ruling:
+        """Rule whether any prediction is off by more than that; one inconclusive figure leaves it open."""
+        found = [row.misses(name, most) for row in self.forecasts for name, most in self.within.items()]
+        known = [row for row in found if row is not None]
+        return min(known, key=(SHOWN, INCONCLUSIVE, NOT_SHOWN).index, default=INCONCLUSIVE)

@@ -32,11 +32,13 @@ from inferometer.diagnose.run import Outcome
 from inferometer.measure import prepare
 from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
+from inferometer.selftest.check import SelfTest
 from inferometer.selftest.one_worker import Exchanged, OneWorker
 from inferometer.stats.verdict import INCONCLUSIVE
 from inferometer.store.run import FINISHED, Run
 from inferometer.store.run_folder import RunFolder
 from inferometer.tune.study import Recommendation
+from inferometer.twin.twin import Twin
 from inferometer.ui.place import UiPlace
 from inferometer.ui.server import UiRequest
 from tests.support.certificates import write_certificate
@@ -380,7 +382,7 @@ OWN_LINES = {
         "predict -m fake -r 20 --arrivals poisson --set fake.instances=2 --csv t.csv",
         "predict -m fake -c 2 --config other.yaml",
         "predict -f text.json -c 2 --prompt-tokens 50 --output-tokens 20",
-        "check -f twin.json -m fake -c 2 -u HTTP -d 300ms -q",
+        "check -f twin.json -m fake -c 2 -u HTTP -d 300ms -q --allow-inconclusive",
     ),
     "runs": (
         "--store kept --sort -id",
@@ -394,7 +396,7 @@ OWN_LINES = {
         "--model-repository .",
         "--config other.yaml",
     ),
-    "selftest": ("--json out.json --quick", "--config other.yaml"),
+    "selftest": ("--json out.json --quick --allow-inconclusive", "--config other.yaml"),
     "clients": (
         "--rate 2M --grpc --request-size 1kB --reply-size 2kB --quick --json out.json",
         "--rate 2M --cores 3 --headroom 10%",
@@ -658,7 +660,14 @@ def test_every_option_has_an_effect_or_is_refused(
         silence(monkeypatch, observer)
     elif name != "measure":
         hand_level_settings(monkeypatch, observer)
-    for ruled in (Recommendation, Diagnosis, Interference, CapacityPlan):  # their own tests cover rulings
+    for ruled in (
+        Recommendation,
+        Diagnosis,
+        Interference,
+        CapacityPlan,
+        SelfTest,
+        Twin,
+    ):  # their own tests cover rulings
         monkeypatch.setattr(ruled, "ruling", INCONCLUSIVE)
     if name == "diagnose":
         with monkeypatch.context() as patch:

@@ -1,16 +1,21 @@
 """No command claims more than its interval supports, and each exits as docs/exit-codes.md says."""
 
+import csv
+import io
 import itertools
 import re
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from inferometer.base.notes import CLIENT_LIMITS, Remark
+from inferometer.base.slo import parse_slo
 from inferometer.capacity.plan import NeededRange
 from inferometer.cli.find import find_code
 from inferometer.cli.main import main
@@ -24,18 +29,26 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Tone
 from inferometer.report.documents.speed import verdict
 from inferometer.report.documents.tuning import tuning_document
-from inferometer.report.saved import document
+from inferometer.report.saved import document, to_csv, to_junit
+from inferometer.selftest.check import Check, CheckResult
 from inferometer.stats.figures import LATENCY_P99, named
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.measurement import Estimate, PromiseOutcome
+from inferometer.stats.promises import judge as judge_slo
+from inferometer.stats.promises import without_client
 from inferometer.stats.result import Finding, JudgedLoad
 from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
+from inferometer.store.run import FINISHED, Run
 from inferometer.tune.study import recommend
 from inferometer.tune.trial import Figures
+from inferometer.twin.twin import Band
+from inferometer.ui.pages import Badge, badge
 from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import LIMIT_MS, sample_diagnosis, sample_interference, sample_result, sample_study
 from tests.support.samples import examples
+from tests.support.twins import sample_twin
+from tests.unit.stats.test_promises import window
 
 DOCS = Path(__file__).parents[3] / "docs" / "exit-codes.md"
 RULINGS = (SHOWN, NOT_SHOWN, INCONCLUSIVE)
@@ -64,7 +77,7 @@ def row(metric: str, percent: Estimate) -> Difference:
 def test_the_table_lists_every_command_with_a_verdict():
     assert set(CODES) == {
         *("measure --slo", "measure --scenario mlperf-server", "find", "compare --fail-if", "gate"),
-        *("interfere", "tune", "tune --slo", "diagnose --apply", "capacity"),
+        *("interfere", "tune", "tune --slo", "diagnose --apply", "capacity", "twin check", "selftest"),
     }
     assert all(codes[INCONCLUSIVE] not in (codes[SHOWN], codes[NOT_SHOWN]) for codes in CODES.values())
 
@@ -97,12 +110,18 @@ def test_compare(percent, condition):
     levels = (LevelDifference("concurrency", 1, (row("throughput", percent),)),)
     contrast = Contrast("new", levels, overall(levels))
     gates = parse_gates(condition) if condition else ()
-    made = Comparison("it", "2024", True, 0.98, "old", (), (contrast,))
-    outcomes = judge(gates, (contrast,), (Variant("new", sample_result()),))
+    variants = tuple(Variant(name, sample_result()) for name in ("old", "new"))
+    made = Comparison("it", "2024", True, 0.98, "old", variants, (contrast,))
+    outcomes = judge(gates, (contrast,), variants)
     found = replace(made, gates=outcomes)
     assert found.exit_code == CODES["compare --fail-if"][OUTCOMES[found.outcome]]
     words, _ = verdict(found)
     assert percent.limits is None or not ABSURD.search(words)
+    suite = ElementTree.fromstring(to_junit(found))
+    for ruling, count in ((SHOWN, "failures"), (INCONCLUSIVE, "skipped")):
+        assert (suite.get(count) != "0") == (bool(gates) and OUTCOMES[found.outcome] == ruling)
+    shown = csv.DictReader(io.StringIO(to_csv(found)))
+    assert [line["Verdict"] for line in shown] == [difference_verdict(named("throughput"), percent)]
     for gate in gates:
         ruling = rule(percent, limit=gate.limit, is_above=gate.is_above).ruling
         assert OUTCOMES[found.outcome] == ruling
@@ -133,6 +152,92 @@ def test_gate(noise, spread):
     if found.outcome == "regression":
         assert judgement.percent.high < 0
     assert not ABSURD.search(words)
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    st.tuples(*3 * (st.floats(1, 60),)).map(sorted), st.sampled_from((None, *CLIENT_LIMITS)), st.booleans()
+)
+def test_an_slo_is_decided_by_the_whole_interval(ends, note, is_known):
+    """And not against the server if the client was at its own limit."""
+    low, value, high = ends
+    found = Estimate(value * 1e6, low * 1e6, high * 1e6) if is_known else Estimate(value * 1e6)
+    result = sample_result()
+    level = result.levels[-1]
+    measured = replace(level.measurement, latency_intervals=(("p99", found),))
+    outcome = judge_slo(parse_slo("p99<20ms"), window([value] * 40, "p99<20ms"), {"p99": found})
+    outcome = outcome if note is None else without_client(outcome)
+    remarks = () if note is None else (Remark(note, "it was"),)
+    level = replace(level, measurement=measured, promise=outcome, remarks=remarks, is_stable=True)
+    result = replace(result, levels=(level,), remarks=())
+    made, code = document(result), exit_code(result, 1.0)
+    codes = CODES["measure --slo"]
+    if code == codes[SHOWN]:
+        assert note is None
+        assert not is_known or low >= 20
+        assert made.verdict.startswith("Violates 'p99<20ms'")
+    if code == codes[NOT_SHOWN]:
+        assert not is_known or high < 20
+        assert made.verdict.startswith("Meets 'p99<20ms'")
+    if code == codes[INCONCLUSIVE]:
+        assert not is_known or low < 20 <= high or note is not None
+        assert made.verdict.startswith("Undecided")
+    assert (made.tone is Tone.BAD) == (code == codes[SHOWN])
+    assert (made.tone is Tone.GOOD) <= (code == codes[NOT_SHOWN])
+    suite = ElementTree.fromstring(to_junit(result))
+    counted = {SHOWN: "failures", INCONCLUSIVE: "skipped"}
+    for ruling, name in counted.items():
+        assert (suite.get(name) == "1") == (code == codes[ruling])
+    badge_of = badge(Run("abcd1234", "measure", state=FINISHED, code=code))
+    assert badge_of.tone == {codes[SHOWN]: "bad", codes[INCONCLUSIVE]: "warning"}.get(code, "plain")
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.tuples(*3 * (st.floats(1, 400),)).map(sorted), st.booleans())
+def test_twin_check(ends, is_known):
+    """A prediction of 100 infer/s beside one measured figure."""
+    low, value, high = ends
+    base = sample_twin()
+    row = replace(
+        base.forecasts[0],
+        bands={"throughput": Band(100.0, 90.0, 110.0)},
+        measured={"throughput": value},
+        ends={"throughput": (low, high)} if is_known else {},
+    )
+    found = replace(base, command="twin check", forecasts=(row,))
+    made = document(found)
+    errors = [100 / end - 1 for end in (high, low)] if is_known else []
+    is_off = bool(errors) and (errors[0] > 0.15 or errors[1] < -0.15)
+    holds = bool(errors) and -0.15 < errors[0] <= errors[1] < 0.15
+    assert found.ruling == (SHOWN if is_off else NOT_SHOWN if holds else INCONCLUSIVE)
+    assert ruling_code(found.ruling) == CODES["twin check"][found.ruling]
+    assert ("Inconclusive" in made.verdict) == (found.ruling == INCONCLUSIVE)
+    assert ("Off by more than" in made.verdict) == (found.ruling == SHOWN)
+    assert (made.tone is Tone.GOOD) <= (found.ruling == NOT_SHOWN)
+    assert not ABSURD.search(made.verdict)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "ruling"),
+    [
+        ((CheckResult.PASS, CheckResult.SHOWN), NOT_SHOWN),
+        ((CheckResult.PASS, CheckResult.NOISY), INCONCLUSIVE),
+        ((CheckResult.NOISY, CheckResult.FAIL), SHOWN),
+    ],
+)
+def test_selftest(verdicts, ruling, capsys):
+    checks = [Check("part", "name", verdict, "found", {}) for verdict in verdicts]
+    with patch("inferometer.cli.selftest.run_parts", return_value=iter(checks)):
+        assert main(["selftest"]) == CODES["selftest"][ruling]
+    with patch("inferometer.cli.selftest.run_parts", return_value=iter(checks)):
+        assert main(["selftest", "--allow-inconclusive"]) == CODES["selftest"][ruling] % 5
+    capsys.readouterr()
+
+
+def test_every_code_that_means_inconclusive_has_its_own_badge():
+    for name, codes in CODES.items():
+        run = Run("abcd1234", name.split()[0], state=FINISHED, code=codes[INCONCLUSIVE])
+        assert badge(run) == Badge("warning", INCONCLUSIVE), name
 
 
 @pytest.mark.parametrize("kept", SLO_VERDICTS)

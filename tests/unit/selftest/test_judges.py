@@ -5,13 +5,15 @@ import json
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_US
-from inferometer.cli.selftest import run_parts
+from inferometer.cli.selftest import _document, run_parts
+from inferometer.report.document import Tone
 from inferometer.selftest import accuracy
 from inferometer.selftest.accuracy import judge_faults, judge_stall
 from inferometer.selftest.check import QUICK, SCHEMA, Check, CheckResult, SelfTest, to_json
 from inferometer.selftest.limits import limited_by
 from inferometer.selftest.null_server import Stall, dealt
 from inferometer.stats.measurement import Distribution
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 
 QUIET = accuracy.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)
 BUSY = accuracy.Lags(20 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
@@ -99,6 +101,21 @@ def test_faults(ended: int, found: dict[str, int], verdict: CheckResult) -> None
     assert judge_faults(1000, ended, found) is verdict
 
 
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (RIGHT, CheckResult.PASS),
+        (RIGHT | {"timeout": 25}, CheckResult.NOISY),
+        (RIGHT | {"timeout": 0}, CheckResult.FAIL),  # a busy machine makes no request faster
+        (RIGHT | {"http 503": 0}, CheckResult.FAIL),
+    ],
+)
+def test_requests_that_time_out_on_a_stalled_machine_prove_nothing(
+    found: dict[str, int], verdict: CheckResult
+) -> None:
+    assert judge_faults(1000, 1000, found, late_ns=350 * NS_PER_MS) is verdict
+
+
 def whole(*verdicts: CheckResult) -> SelfTest:
     checks = tuple(
         Check("part", verdict.name, verdict, "text", {"requests_per_s": 1.5}) for verdict in verdicts
@@ -106,10 +123,25 @@ def whole(*verdicts: CheckResult) -> SelfTest:
     return SelfTest(SCHEMA, "inferometer", "2020-01-01T00:00:00+00:00", 1.0, True, {"cores": 2}, checks)
 
 
-def test_only_a_failure_fails_the_whole() -> None:
-    fine = [verdict for verdict in CheckResult if verdict is not CheckResult.FAIL]
-    assert whole(*fine).is_passed
-    assert not whole(*fine, CheckResult.FAIL).is_passed
+PASS, WARN, NOISY, FAIL = (getattr(CheckResult, name) for name in ("PASS", "WARN", "NOISY", "FAIL"))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "ruling", "tone", "words"),
+    [
+        ((PASS, CheckResult.SHOWN), NOT_SHOWN, Tone.GOOD, "No check failed (1 s)."),
+        ((PASS, WARN), NOT_SHOWN, Tone.WARNING, "No check failed; 1 limit of this machine may matter (1 s)."),
+        ((PASS, NOISY), INCONCLUSIVE, Tone.WARNING, "Inconclusive: 1 check could not be judged, because"),
+        ((PASS, NOISY, FAIL), SHOWN, Tone.BAD, "1 check failed; 1 check could not be judged"),
+    ],
+)
+def test_a_check_that_could_not_be_judged_leaves_the_whole_open(verdicts, ruling, tone, words) -> None:
+    found = whole(*verdicts)
+    assert found.ruling == ruling
+    assert json.loads(to_json(found))["passed"] is (ruling == NOT_SHOWN)
+    made = _document(found)
+    assert made.tone is tone
+    assert made.verdict.startswith(words)
 
 
 def test_the_file_is_complete() -> None:

@@ -46,6 +46,8 @@ def test_rule(found, given, ruling):
         (Estimate(3.1), "+3.1 %"),
         (Estimate(95.9, -100.0, 570_920_956_967.0), "inconclusive (interval wider than a factor of 10)"),
         (Estimate(95.9, 10.0, 570_920_956_967.0), "+10.0 % or more"),
+        (Estimate(1e5, 99_910.0, 1e6), "+99,910 % or more"),
+        (Estimate(2e6, 1.5e6, 3e6), "+999,999 % or more"),
         (Estimate(1500.0, 1200.0, 1900.0), "+1,500 % (+1,200 to +1,900)"),
     ],
 )

@@ -18,15 +18,13 @@ from inferometer.report.document import (
     message_section,
     text_columns,
 )
-from inferometer.report.documents.levels import RATE_AXIS, time_axis
+from inferometer.report.documents.levels import RATE_AXIS, few_words, time_axis
 from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
-from inferometer.twin.twin import THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
+from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words
+from inferometer.twin.twin import COMMAND, FIRST_P99, THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
 
 TAIL = "p99"
-FIRST_TAIL = "ttft p99"
 CONFIDENCE = "90 %"  # of every interval of this report
-WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # largest error of a good prediction
-WITHIN_TEXT = {"mean": 0.15, FIRST_TAIL: 0.25}  # the same for servers that generate text
 COVERED = 0.8  # smallest share of figures inside their interval
 
 
@@ -60,7 +58,7 @@ def _covered(twin: Twin) -> tuple[int, int]:
     found = [
         row.is_covered(name)
         for row in twin.forecasts
-        for name in _within(twin)
+        for name in twin.within
         if row.is_covered(name) is not None
     ]
     return sum(map(bool, found)), len(found)
@@ -70,16 +68,12 @@ def _has_text(twin: Twin) -> bool:
     return any(model.text is not None for model in twin.models)
 
 
-def _within(twin: Twin) -> Mapping[str, float]:
-    return WITHIN_TEXT if _has_text(twin) else WITHIN
-
-
 def _verdict(twin: Twin) -> str:
     inside, count = _covered(twin)
     if count:
         worst = " and ".join(
             f"{_name(name)} by at most {share(max(errors))}"
-            for name in _within(twin)
+            for name in twin.within
             if (errors := _errors(twin, name))
         )
         how = (
@@ -87,12 +81,35 @@ def _verdict(twin: Twin) -> str:
         )
         return (
             f"Predictions miss {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} "
-            f"figures are inside their {CONFIDENCE} interval."
+            f"figures are inside their {CONFIDENCE} interval.{_ruling_words(twin)}"
         )
     if not twin.forecasts:
         return "No prediction was requested."
     last = twin.forecasts[-1]
     return f"{_where(last)}: {_prediction_words(last)}, {last.basis}."
+
+
+def _ruling_words(twin: Twin) -> str:
+    """Name the figures of a check that are off by more than a good prediction, or may be."""
+    if not _is_check(twin) or twin.ruling == NOT_SHOWN:
+        return ""
+    rows = [
+        f"{_name(name)} at {row.part.text} (by {percent_words(percent)})"
+        for row in twin.forecasts
+        for name, most in twin.within.items()
+        if row.misses(name, most) == twin.ruling and (percent := row.error_percent(name)) is not None
+    ]
+    limits = " and ".join(f"{share(most)} in {_name(name)}" for name, most in twin.within.items())
+    named = few_words(rows)
+    if twin.ruling == SHOWN:
+        return f" Off by more than {limits}: {named}."
+    return (
+        f" Inconclusive whether a prediction is off by more than {limits}: {named}; measure longer with -d."
+    )
+
+
+def _is_check(twin: Twin) -> bool:
+    return twin.command == f"{COMMAND} check"
 
 
 def _prediction_words(row: LoadForecast) -> str:
@@ -106,7 +123,7 @@ def _prediction_words(row: LoadForecast) -> str:
         return ", ".join((*words, "so it is not certain whether the server keeps up with the rate"))
     if row.is_overloaded:
         return ", ".join((*words, "below the requested rate, so latency keeps growing"))
-    for name in (FIRST_TAIL, TAIL):
+    for name in (FIRST_P99, TAIL):
         if name in row.bands:
             band = row.bands[name]
             words.append(
@@ -127,13 +144,15 @@ def _tone(twin: Twin) -> Tone:
     inside, count = _covered(twin)
     if not count:
         return Tone.PLAIN
-    within = _within(twin).items()
+    if _is_check(twin) and twin.ruling != NOT_SHOWN:
+        return Tone.WARNING
+    within = twin.within.items()
     is_near = all(all(error <= most for error in _errors(twin, name)) for name, most in within)
     return Tone.GOOD if is_near and inside >= COVERED * count else Tone.WARNING
 
 
 def _cards(twin: Twin) -> Iterator[Figure]:
-    for name, most in _within(twin).items():
+    for name, most in twin.within.items():
         errors = sorted(_errors(twin, name))
         if errors:
             tone = Tone.GOOD if errors[-1] <= most else Tone.WARNING
@@ -188,7 +207,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
                 confidence=CONFIDENCE,
             )
         ]
-        for figure, name in ((TAIL, "p99 latency"), (FIRST_TAIL, "TTFT p99")):
+        for figure, name in ((TAIL, "p99 latency"), (FIRST_P99, "TTFT p99")):
             lines = _lines(twin, rows, figure, duration)
             if lines:
                 axes = (axis, time_axis(name, lines))
@@ -281,7 +300,7 @@ _TEXT_FIGURES: Mapping[str, Callable[[float], str]] = {
     TOKENS: quantity,
     "mean": duration,
     TAIL: duration,
-    FIRST_TAIL: duration,
+    FIRST_P99: duration,
     "tpot p99": duration,
 }
 
@@ -311,7 +330,7 @@ def _forecast_table(twin: Twin) -> Table:
 
 
 def _check_table(twin: Twin, forecasts: Sequence[LoadForecast]) -> Table:
-    columns, within, shown = [*_LOAD_COLUMNS], _within(twin), _shown(twin)
+    columns, within, shown = [*_LOAD_COLUMNS], twin.within, _shown(twin)
     for figure in within:
         columns += [Column(f"{_title(figure)} {word}".strip()) for word in ("predicted", "measured")]
         columns += [Column("error")]
