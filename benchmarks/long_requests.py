@@ -21,7 +21,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
-from tests.support.batching import Stationary, Troubles, measured, stationary
+from tests.support.batching import Stationary, Troubles, measured, own_times, stationary
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -29,6 +29,8 @@ USERS = (1, 8, 32, 64)
 LENGTHS = ("fixed 64", "32..96")
 TRUTH_S = 2000.0
 SHORT_S, LONG_S = 10.0, 30.0
+NEAR = 0.03  # error of a time
+_Times = Sequence[tuple[float, ...]]
 
 
 class Case(NamedTuple):
@@ -52,9 +54,23 @@ class Found(NamedTuple):
 
 
 def level_of(case: Case) -> Found:
-    truth = stationary(case.lengths, case.users, TRUTH_S)
+    truth = truth_of(case)
     level = measured(case.lengths, case.users, seed=case.seed, seconds=case.seconds, troubles=case.troubles)
     return compared(level, truth)
+
+
+def truth_of(case: Case) -> Stationary:
+    """Return the figures after a long time, in which a server that stalls does so all the time."""
+    troubles = case.troubles or Troubles()
+    return stationary(case.lengths, case.users, TRUTH_S, stalls=(troubles.stall_s, troubles.stalls_per_s))
+
+
+def own_of(case: Case) -> list[tuple[float, ...]]:
+    """Return the errors of times in the server's own windows, of which there are as many as `case.seed` says."""
+    truth = truth_of(case)
+    true = (truth.first_p50_ns, truth.first_p99_ns, truth.gap_p99_ns)
+    windows = own_times(case.lengths, case.users, case.seconds, case.seed)
+    return [tuple(one / other - 1 for one, other in zip(row, true, strict=True)) for row in windows]
 
 
 def compared(level: Level, truth: Stationary) -> Found:
@@ -83,23 +99,25 @@ def long_answers(levels: int, processes: int | None = None) -> Iterator[str]:
     """Table of the errors of tokens per second and of times."""
     yield (
         "| lengths, in flight | tokens/s | mean error | median error | largest error | interval | covers "
-        "| TTFT p50, p99, gap p99 |\n|---|---|---|---|---|---|---|---|\n"
+        "| TTFT p50, p99, gap p99 | within 3 % | the server's own |\n" + "|---" * 10 + "|\n"
     )
     with ProcessPoolExecutor(processes) as pool:
         for lengths in LENGTHS:
             for users in USERS:
                 short = [Case(lengths, users, SHORT_S, seed) for seed in range(levels)]
-                long = [Case(lengths, users, LONG_S, seed) for seed in range(max(1, levels // 6))]
+                long = [Case(lengths, users, LONG_S, seed) for seed in range(max(1, levels // 3))]
+                own = pool.submit(own_of, Case(lengths, users, LONG_S, len(long)))
                 rows = list(pool.map(level_of, short, chunksize=4))
-                later = list(pool.map(level_of, long))
-                yield _row(f"{lengths}, {users}", stationary(lengths, users, TRUTH_S), rows, later)
+                later = [row.times for row in pool.map(level_of, long)]
+                truth = truth_of(short[0])
+                yield _row(f"{lengths}, {users}", truth, rows, later, own.result())
 
 
-def _row(name: str, truth: Stationary, rows: Sequence[Found], later: Sequence[Found]) -> str:
+def _row(name: str, truth: Stationary, rows: Sequence[Found], later: _Times, own: _Times) -> str:
     errors = [abs(row.error) for row in rows]
     widths = [row.half_width for row in rows if row.half_width is not None]
     covers = sum(row.is_covered for row in rows)
-    times = (median(row.times[place] for row in later) for place in range(3))
+    times = (median(row[place] for row in later) for place in range(3))
     cells = (
         name,
         f"{truth.tokens_per_s:,.1f}",
@@ -109,8 +127,15 @@ def _row(name: str, truth: Stationary, rows: Sequence[Found], later: Sequence[Fo
         f"±{_mean(widths):.2%}" if widths else "none",
         f"{covers} of {len(rows)}",
         ", ".join(f"{error:+.1%}" for error in times),
+        *(_near(found) for found in (later, own)),
     )
     return f"| {' | '.join(cells)} |\n"
+
+
+def _near(times: _Times) -> str:
+    """Count the windows in which each time is near the true value."""
+    counts = (sum(abs(row[place]) <= NEAR for row in times) for place in range(3))
+    return f"{', '.join(map(str, counts))} of {len(times)}"
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -123,6 +148,7 @@ def troubled(levels: int, processes: int | None = None) -> Iterator[str]:
     kinds = (
         ("compiles 0.7 s for each new shape", Troubles(compile_s=0.7)),
         ("3 times slower for 10 s", Troubles(first_slower=3.0, slow_until_s=11.0)),
+        ("stalls of 0.5 s, one every 2 s", Troubles(stall_s=0.5, stalls_per_s=0.5)),
     )
     with ProcessPoolExecutor(processes) as pool:
         for name, troubles in kinds:

@@ -73,10 +73,12 @@ class Row:
 LONG_ANSWERS = (
     "Levels of 10 s on a simulated server with continuous batching: a step takes 20 ms, plus 0.2 ms for each running "
     "answer and 0.1 ms for each token of a prompt (128) that starts in it; 32 answers run at once. Errors are those of "
-    "tokens/s, relative to the same server after a very long time. Errors of times are medians over levels of 30 s, "
-    "because times are whole steps and a percentile takes one of a few values."
+    "tokens/s, relative to the same server after a very long time. Errors of times are medians over levels of 30 s. "
+    "Times are whole steps, so that a percentile takes one of a few values and jumps from one to the next. The last "
+    "columns count the levels of 30 s whose times are within 3 %, and, as the best possible, windows of 30 s inside "
+    "the server."
 )
-TROUBLED = "Lengths 32..96, levels of 10 s. The true value is that of the steady server."
+TROUBLED = "Lengths 32..96, levels of 10 s. The true value is that of the steady server, or of one that keeps stalling."
 NEAR_CAPACITY = (
     "Number of levels of 10 s that were called overloaded. The server answers one request after the other, at most "
     "100/s. With exponential service times, 10 s are too short to distinguish 95 % from 105 % of the capacity."

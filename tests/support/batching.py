@@ -196,6 +196,7 @@ class Stationary:
     tokens_per_s: float
     requests_per_s: float
     first_p50_ns: float
+    first_p90_ns: float
     first_p99_ns: float
     gap_p99_ns: float
     mean_ns: float
@@ -204,40 +205,72 @@ class Stationary:
 _LENGTHS = {"fixed 64": fixed(64), "32..96": between(32, 96)}
 
 
+class _Loop:
+    """A closed loop without any of our code; users start one after the other."""
+
+    def __init__(self, lengths: str, users: int, seed: int, troubles: Troubles | None = None) -> None:
+        self.clock, self.ended = FakeClock(0), list[tuple[int, int, Sequence[int]]]()  # end, send, tokens
+        callbacks = Callbacks(self._finish, lambda *row: (-1, 0), lambda *row: None)  # type: ignore[arg-type]
+        self.network = BatchingServer(_LENGTHS[lengths], seed, troubles=troubles).open(self.clock, callbacks)
+        for slot in range(users):
+            self.run_until(slot * 2 / users)
+            self.network.send(slot, 0, self.clock(), None)
+
+    def _finish(self, slot: int, status: int, sent_ns: int, *row: Any) -> None:
+        self.ended.append((self.clock(), sent_ns, row[5]))
+        self.network.send(slot, 0, self.clock(), None)
+
+    def run_until(self, seconds: float) -> None:
+        until_ns = round(seconds * NS_PER_S)
+        while self.clock() < until_ns:
+            self.network.wait(until_ns)
+
+
 @cache
-def stationary(lengths: str, users: int, seconds: float = 3000.0, seed: int = 99) -> Stationary:
-    """Figures of a very long closed loop, without its first hundredth; users start one after the other."""
-    clock, ended = FakeClock(0), list[tuple[int, Sequence[int]]]()
-
-    def finish(slot: int, status: int, sent_ns: int, *row: Any) -> None:
-        ended.append((sent_ns, row[5]))
-        network.send(slot, 0, clock(), None)
-
-    callbacks = Callbacks(finish, lambda *row: (-1, 0), lambda *row: None)  # type: ignore[arg-type]
-    network = BatchingServer(_LENGTHS[lengths], seed).open(clock, callbacks)
-    for slot in range(users):
-        until_ns = slot * 2 * NS_PER_S // users
-        while clock() < until_ns:
-            network.wait(until_ns)
-        network.send(slot, 0, clock(), None)
-    while clock() < seconds / 100 * NS_PER_S:
-        network.wait(None)
-    begin_ns, made = clock(), network.made
-    ended.clear()
-    while clock() < seconds * NS_PER_S:
-        network.wait(None)
-    first = np.array([times[0] - sent_ns for sent_ns, times in ended])
-    gaps = np.concatenate([np.diff(times) for _, times in ended])
-    whole = np.array([times[-1] - sent_ns for sent_ns, times in ended])
-    span_s = (clock() - begin_ns) / NS_PER_S
+def stationary(
+    lengths: str,
+    users: int,
+    seconds: float = 3000.0,
+    seed: int = 99,
+    stalls: tuple[float, float] = (0.0, 0.0),
+) -> Stationary:
+    """Figures of a very long closed loop, without its first hundredth; `stalls` are their duration and frequency."""
+    loop = _Loop(lengths, users, seed, Troubles(stall_s=stalls[0], stalls_per_s=stalls[1]))
+    loop.run_until(seconds / 100)
+    begin_ns, made = loop.clock(), loop.network.made
+    loop.ended.clear()
+    loop.run_until(seconds)
+    span_s = (loop.clock() - begin_ns) / NS_PER_S
+    first_p50_ns, first_p99_ns, gap_p99_ns = _times(loop.ended)
     return Stationary(
-        tokens_per_s=(network.made - made) / span_s,
-        requests_per_s=len(ended) / span_s,
-        first_p50_ns=float(np.percentile(first, 50)),
-        first_p99_ns=float(np.percentile(first, 99)),
-        gap_p99_ns=float(np.percentile(gaps, 99)),
-        mean_ns=float(whole.mean()),
+        tokens_per_s=(loop.network.made - made) / span_s,
+        requests_per_s=len(loop.ended) / span_s,
+        first_p50_ns=first_p50_ns,
+        first_p90_ns=float(np.percentile([times[0] - sent_ns for _, sent_ns, times in loop.ended], 90)),
+        first_p99_ns=first_p99_ns,
+        gap_p99_ns=gap_p99_ns,
+        mean_ns=float(np.mean([times[-1] - sent_ns for _, sent_ns, times in loop.ended])),
     )
+
+
+def own_times(
+    lengths: str, users: int, seconds: float, count: int, seed: int = 7
+) -> list[tuple[float, float, float]]:
+    """Return TTFT p50 and p99 and the p99 of gaps of windows of the same server after each other."""
+    warm_s, loop = 20.0, _Loop(lengths, users, seed)
+    loop.run_until(warm_s + count * seconds)
+    places = [int((end / NS_PER_S - warm_s) // seconds) for end, *_ in loop.ended]
+    return [
+        _times([row for row, place in zip(loop.ended, places, strict=True) if place == number])
+        for number in range(count)
+    ]
+
+
+def _times(ended: Sequence[tuple[int, int, Sequence[int]]]) -> tuple[float, float, float]:
+    first = np.array([times[0] - sent_ns for _, sent_ns, times in ended])
+    gaps = np.concatenate([np.diff(times) for *_, times in ended])
+    p50, p99 = np.percentile(first, (50, 99))
+    return float(p50), float(p99), float(np.percentile(gaps, 99))
 
 
 # --- a level through the real line

@@ -404,16 +404,25 @@ def ratio_sections(total: NDArray[np.int64], times: NDArray[np.int64]) -> Margin
     return _ratio_margin(np.diff(total[edges]).astype(np.float64), np.diff(times[edges]).astype(np.float64))
 
 
+def mean_of_sections(course: NDArray[np.float64]) -> Margin | None:
+    """Return the margin of the mean step of a course; None if it has too few steps."""
+    sections = _section_count(len(course) - 1)
+    if sections is None:
+        return None
+    edges = np.linspace(0, len(course) - 1, sections + 1).round().astype(np.int64)
+    return _ratio_margin(np.diff(course[edges]), np.diff(edges).astype(np.float64))
+
+
 # --- throughput
 
 
 def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
     """Return the interval of ends per second within `span_us`, scaled to `value`, which may be in another unit."""
-    bunch_ends = _bunch_ends(ends)
-    by_latency, is_steady = _rate_by_latency(ends, span_us, is_bunched=bunch_ends is not None)
+    is_last = bunch_ends(ends.last_us)
+    by_latency, is_steady = _rate_by_latency(ends, span_us, is_bunched=is_last is not None)
     by_sections = None
-    if bunch_ends is not None:
-        by_sections = _rate_by_sections(ends, bunch_ends, span_us)
+    if is_last is not None:
+        by_sections = _rate_by_sections(ends, is_last, span_us)
     elif not is_steady:
         by_sections = _rate_by_sections(ends, np.ones(len(ends), dtype=np.bool_), span_us)
     known = [width for width in (by_sections, by_latency) if width is not None]
@@ -480,11 +489,11 @@ def _rate_by_sections(ends: Groups, is_edge: NDArray[np.bool_], span_us: int) ->
     return Margin((width.down + chance) / within, (width.up + chance) / within)
 
 
-def _bunch_ends(ends: Groups) -> NDArray[np.bool_] | None:
-    """Return which ends are the last of their bunch; None unless ends come in bunches with pauses between."""
-    if len(ends) < 2:
+def bunch_ends(last_us: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return which times are the last of their bunch; None unless they come in bunches with pauses between."""
+    if len(last_us) < 2:
         return None
-    gaps = np.diff(np.maximum.accumulate(ends.last_us))
+    gaps = np.diff(np.maximum.accumulate(last_us))
     total = int(gaps.sum())
     ordered = np.sort(gaps)
     # Half of the time is in gaps of at least this length: those between bunches, not inside them.

@@ -135,7 +135,8 @@ def _streaming(whole: Window) -> Streaming | None:
 def _arrivals(whole: Window) -> Estimate:
     """Return the responses per second, by arrival."""
     in_flight = whole.busy_ns / whole.duration_ns
-    return response_rate(flow(whole.arrivals.groups(), whole.ends.groups(), in_flight))
+    lengths = whole.streams.responses
+    return response_rate(flow(whole.arrivals.groups(), whole.ends.groups(), lengths, in_flight))
 
 
 def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:

@@ -6,14 +6,27 @@ counted, and work from before the level is. Here work counts when it is done.
 **Tokens** count when they arrive, including those of unfinished answers. The rate is tokens over time, between the ends
 of two answers that are a whole number of rounds apart, where a round has as many ends as requests are in flight: users
 who keep their order have then each been through the same part of their answers, however their prompts and answers are
-spread over a round. Its precision is estimated from overlapping batches of one round, of two, and so on. In a batch
-that begins and ends with the end of an answer, the residual is its tokens minus rate times its time. The variance of
-residuals has two parts: differences between answers add up in proportion to the length of the batch, and the effect of
-cutting a batch at its ends does not. A line through the variances by length separates them; with few rounds it is drawn
-half way towards the assumption that all of it adds up. Student's t has as many degrees of freedom as overlapping
-batches have: 3/2 (k - 1) for k rounds (Meketon and Schmeiser 1984). Tokens come in bursts, one for every step of the
-server, so the interval covers at least half the time between two of them, and `LEAST` of the rate. An event can have
-several tokens, as with speculative decoding: the ratio is that of finished answers, with an error of its own.
+spread over a round. A burst of tokens, one for every answer that a step of the server continues, is not cut.
+
+Its precision is that of the residual: tokens minus rate times time, at the end of each answer. If answers differ in
+length, one cause of the residual is known: a request also costs the server time that makes no tokens, such as its
+prefill, so time with many short answers has fewer tokens. The share of this cost is the slope of the residual over the
+surplus, which is the tokens minus the ended answers times their mean length; it is fitted to overlapping batches of
+half a round. The surplus of the whole time is that of as many independent answers, and all ended answers show the
+variance of their lengths. Where the cuts fall within the answers in progress changes it too: by half of the variance
+between cuts that are a round apart, since long answers in progress make up for short ones that ended. What the surplus
+does not explain has a short memory, and an interval by sections (`stats.intervals`). So a level of two rounds is as
+precise as its number of answers allows.
+
+If answers have equal lengths, or are too few for sections, the precision is estimated from overlapping batches of one
+round, of two, and so on. The variance of their residuals has two parts: differences between answers add up in
+proportion to the length of the batch, and the effect of cutting a batch at its ends does not. A line through the
+variances by length separates them; with few rounds it is drawn half way towards the assumption that all of it adds up.
+Student's t has as many degrees of freedom as overlapping batches have: 3/2 (k - 1) for k rounds (Meketon and Schmeiser
+1984).
+
+The interval covers at least half the time between two bursts, and `LEAST` of the rate. An event can have several
+tokens, as with speculative decoding: the ratio is that of finished answers, with an error of its own.
 
 With fewer than two rounds, there is nothing to compare: the interval is based on sections of the time.
 
@@ -35,7 +48,13 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S
 from inferometer.stats.ends import Groups
-from inferometer.stats.intervals import paired_margin, ratio_sections, student_t
+from inferometer.stats.intervals import (
+    bunch_ends,
+    mean_of_sections,
+    paired_margin,
+    ratio_sections,
+    student_t,
+)
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.series import Series
 
@@ -54,9 +73,11 @@ Numbers = NDArray[np.float64]
 class Flow(NamedTuple):
     """Arrivals of responses, and ends of requests; microseconds after the start."""
 
-    came_us: Times  # of bursts, in order
+    began_us: Times  # first arrival of each burst, in order
+    came_us: Times  # and its last one
     total: Times  # responses up to and including each burst
-    ends_us: Times  # of requests
+    ends_us: Times  # of requests, in order
+    lengths: Times  # responses of each of these requests; empty if unknown
     in_flight: float  # mean number of requests
 
     @property
@@ -68,11 +89,24 @@ class Flow(NamedTuple):
         return max(1, round(self.in_flight))
 
 
-def flow(arrivals: Groups, ends: Groups, in_flight: float) -> Flow:
+def flow(arrivals: Groups, ends: Groups, lengths: Series, in_flight: float) -> Flow:
+    """Combine the arrivals with the ends of requests, whose numbers of responses are in the same order."""
     order = np.argsort(arrivals.last_us, kind="stable")
     times, counts = arrivals.last_us[order], arrivals.counts[order]
-    is_last = np.append(times[1:] > times[:-1], True) if len(times) else np.zeros(0, dtype=np.bool_)
-    return Flow(times[is_last], np.cumsum(counts)[is_last], np.sort(ends.last_us), in_flight)
+    is_last = _last_of_bursts(times)
+    first = times[np.append(True, is_last[:-1])] if len(times) else times
+    by_end = np.argsort(ends.last_us, kind="stable")
+    is_known = ends.is_exact and lengths.is_exact and lengths.count == len(ends)
+    known = lengths.values()[by_end] if is_known else np.empty(0, dtype=np.int64)
+    return Flow(first, times[is_last], np.cumsum(counts)[is_last], ends.last_us[by_end], known, in_flight)
+
+
+def _last_of_bursts(times: Times) -> NDArray[np.bool_]:
+    """Return which arrivals are the last of their burst; without bursts, of their microsecond."""
+    found = bunch_ends(times)
+    if found is not None:
+        return found
+    return np.append(times[1:] > times[:-1], True) if len(times) else np.zeros(0, dtype=np.bool_)
 
 
 def response_rate(found: Flow) -> Estimate:
@@ -85,17 +119,48 @@ def response_rate(found: Flow) -> Estimate:
     times, totals = at_ends
     users = found.users
     first = len(times) - 1 - (len(times) - 1) // users * users
-    per_us = (totals[-1] - totals[first]) / (times[-1] - times[first])
-    spread = _variance(totals - per_us * times, users)
-    margin = _student(1.5 * (found.rounds - 1)) * math.sqrt(spread) / (times[-1] - times[0])
+    span_us = float(times[-1] - times[first])
+    per_us = float(totals[-1] - totals[first]) / span_us
+    reach = _reach_by_lengths(totals, times, per_us, found)
+    if reach is None:
+        spread = _variance(totals - per_us * times, users)
+        margin = _student(1.5 * (found.rounds - 1)) * math.sqrt(spread) / (times[-1] - times[0])
+    else:
+        margin = reach / span_us
     return _with_margin(found, per_us, margin)
 
 
 def _at(found: Flow, moments: Times) -> tuple[Numbers, Numbers] | None:
-    """Return the last burst up to each moment, and the responses so far; None if there is only one."""
-    places = np.maximum(np.searchsorted(found.came_us, moments, side="right") - 1, 0)
+    """Return the last burst that began by each moment, and the responses up to it; None if there is only one."""
+    places = np.maximum(np.searchsorted(found.began_us, moments, side="right") - 1, 0)
     times = found.came_us[places].astype(np.float64)
     return None if times[-1] <= times[0] else (times, found.total[places].astype(np.float64))
+
+
+def _reach_by_lengths(totals: Numbers, times: Numbers, per_us: float, found: Flow) -> float | None:
+    """Return the margin of the residual over all whole rounds; None if lengths do not explain it."""
+    lengths, users, count = found.lengths, found.users, len(times) - 1
+    if not len(lengths) or lengths.min() == lengths.max():
+        return None
+    residual = totals - per_us * times
+    surplus = totals - totals[0] - np.arange(count + 1) * ((totals[-1] - totals[0]) / count)
+    slope = _slope(residual, surplus, max(2, users // 2))
+    rest = mean_of_sections(residual - slope * surplus)
+    if rest is None:
+        return None
+    in_progress = totals - np.cumsum(lengths)
+    cuts = float(np.var(in_progress[users:] - in_progress[:-users])) / 2
+    answers = count // users * users
+    explained = slope * math.sqrt(answers * float(np.var(lengths, ddof=1)) + cuts)
+    return math.hypot(student_t(0.975, min(count, MANY)) * explained, max(rest) * answers)
+
+
+def _slope(residual: Numbers, surplus: Numbers, batch: int) -> float:
+    """Return the part of the surplus that the residual has, from overlapping batches."""
+    parts = (course[batch:] - course[:-batch] for course in (residual, surplus))
+    one, other = (part - part.mean() for part in parts)
+    squares = float(other @ other)
+    return min(max(float(one @ other) / squares, 0.0), 1.0) if squares > 0 else 0.0
 
 
 def _variance(course: Numbers, users: int) -> float:

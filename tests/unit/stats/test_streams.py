@@ -306,5 +306,6 @@ def test_slos_that_cannot_be_parsed(text: str):
 @pytest.mark.parametrize("ends_us", [(), (40,), (40, 41)])
 def test_the_rate_of_responses_is_known_if_hardly_any_request_ended(ends_us: tuple[int, ...]) -> None:
     came = np.arange(0, 1_000_000, 1000)
-    found = response_rate(Flow(came, np.arange(1, 1001), np.array(ends_us, dtype=np.int64), in_flight=2.0))
+    ends, lengths = np.array(ends_us, dtype=np.int64), np.ones(len(ends_us), dtype=np.int64)
+    found = response_rate(Flow(came, came, np.arange(1, 1001), ends, lengths, in_flight=2.0))
     assert found.value == pytest.approx(1000)

@@ -1,6 +1,7 @@
 """Requests per second of few and long requests: Little's law, narrowed by the precision of tokens."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.records.records import COLUMNS, EMPTY, from_rows
+from inferometer.stats.ends import Ends
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.merge import token_estimate
+from inferometer.stats.series import Series
 from inferometer.stats.windows import WindowRules, join_windows
-from inferometer.stats.work import LEAST, narrowed, request_rate
+from inferometer.stats.work import LEAST, flow, narrowed, request_rate, response_rate
+from tests.support.llm_engine import AskedSequence, Engine, EngineSettings
 
 share = st.floats(0.0, 0.5)
 level = st.floats(0.01, 1000.0)
@@ -110,3 +114,61 @@ def test_joined_windows_know_the_same_about_the_tokens_of_an_event():
     whole = window_of(lengths, 0)
     for name in ("ended_events", "event_squares", "token_squares", "token_events"):
         assert getattr(parts, name) == getattr(whole, name) > 0
+
+
+# --- tokens by arrival
+
+ENGINE = EngineSettings(prefill_per_s=10_000, step_s=0.02, step_per_sequence_s=0.0002, slots=32)
+
+
+def arrived(lengths, users, seconds, *, late_us):
+    """Run the engine with a closed load, and measure its second half; tokens of a step arrive spread over `late_us`."""
+    source, engine, now_s = random.Random(5), Engine(ENGINE), 0.0
+    came, ended, counts = list[int](), list[int](), list[int]()
+    for _ in range(users):
+        engine.add(AskedSequence(128, lengths(source)))
+    while now_s < 2 * seconds:
+        now_s += engine.step()
+        at = {id(row): round(now_s * 1e6) + source.randint(0, late_us) for row in engine.running}
+        done = engine.finish_step(now_s)
+        came += at.values()
+        ended += [at[id(row)] for row in done]
+        counts += [row.answer for row in done]
+        for _ in done:
+            engine.add(AskedSequence(128, lengths(source)))
+    begin = round(seconds * 1e6)
+    order = [place for place in np.argsort(ended, kind="stable") if ended[place] > begin]
+    arrivals, ends = Ends(), Ends()
+    for found, times in (
+        (arrivals, [time for time in came if time > begin]),
+        (ends, [ended[i] for i in order]),
+    ):
+        found.append(np.array(times, dtype=np.int64) - begin, np.zeros(len(times), dtype=np.int64))
+    made = Series(np.array([counts[i] for i in order], dtype=np.int64))
+    return response_rate(flow(arrivals.groups(), ends.groups(), made, users))
+
+
+def test_tokens_of_a_step_that_arrive_one_after_the_other_are_not_cut():
+    alike, spread = (arrived(lambda source: 64, 8, 10.0, late_us=late) for late in (0, 2000))
+    assert spread.value == pytest.approx(alike.value, rel=0.0005)
+    assert spread.relative_half_width < 0.002
+
+
+def test_two_rounds_are_as_precise_as_their_answers():
+    """There are 64 users and 32 slots: 10 s have 2.4 rounds, but 150 answers."""
+    found = arrived(lambda source: source.randint(32, 96), 64, 10.0, late_us=1000)
+    assert 0.005 < found.relative_half_width < 0.025
+    assert found.low < 975.3 < found.high
+
+
+def test_without_the_lengths_of_answers_the_rate_is_the_same():
+    arrivals, ends = Ends(), Ends()
+    came = np.arange(20_000, 8_000_000, 20_000)
+    arrivals.append(came, np.zeros_like(came))
+    last = np.cumsum(np.tile([40, 24], 6)) * 20_000
+    ends.append(last, np.zeros_like(last))
+    known = Series(np.tile(np.array([40, 24]), 6))
+    with_lengths, without = (
+        response_rate(flow(arrivals.groups(), ends.groups(), row, 1)) for row in (known, Series())
+    )
+    assert with_lengths.value == without.value == pytest.approx(50)
