@@ -419,6 +419,23 @@ def test_requests_that_turn_slow_step_by_step_are_not_a_kind():
     assert explain(in_order(wave)).kind == "too few samples"
 
 
+def queue_of_one_kind(seed, load, requests=300):
+    """Latencies of requests that each take 10 ms, one at a time, and arrive at random (M/D/1)."""
+    random, waited, found = np.random.default_rng(seed), 0.0, []
+    for gap in random.exponential(10 / load, requests):
+        waited = max(0.0, waited - gap)
+        found.append(waited + 10 + abs(random.normal(0, 0.2)))
+        waited += 10
+    return found
+
+
+@pytest.mark.parametrize("load", [0.7, 0.8, 0.9])
+def test_waiting_in_a_queue_is_not_a_second_kind_of_requests(load):
+    """Those that need not wait are a peak of their own, but each step up is at most one request's time."""
+    kinds = [explain(in_order(queue_of_one_kind(seed, load))).kind for seed in range(20)]
+    assert kinds.count("bimodal") == 0
+
+
 def test_requests_before_the_lowest_place_of_the_valley_are_of_the_fast_kind():
     hill = (30, 40, 30)
     counts = (*hill, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, *hill)
