@@ -108,6 +108,10 @@ class MissingError(PeerError):
     """The server does not support this call."""
 
 
+class UnknownModelError(PeerError):
+    """The server answers, but does not have the model."""
+
+
 class UnlikeError(InferometerError):
     """Two results are not comparable."""
 

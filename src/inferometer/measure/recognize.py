@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from inferometer.base.deadline import within
-from inferometer.base.errors import InferometerError, MissingError, PeerError, UsageError
+from inferometer.base.errors import InferometerError, MissingError, PeerError, UnknownModelError, UsageError
 from inferometer.base.text import nearest
 from inferometer.measure.address import connection_to, host_and_port, url_of, with_scheme, written_address
 from inferometer.measure.checks import changed
@@ -344,7 +344,7 @@ def _misspelt(service: Service, name: str, error: PeerError) -> PeerError:
         return error
     if not names or name in names:
         return error
-    return PeerError(error.message, remedy=_others("the server", name, names))
+    return UnknownModelError(error.message, remedy=_others("the server", name, names))
 
 
 def _others(subject: str, name: str, names: Sequence[str]) -> str:
@@ -372,7 +372,7 @@ def _check_listed(service: Service, name: str) -> None:
         return  # models cannot be listed
     is_known = name in names or any(known.startswith(f"{name}:") for known in names)  # name:latest
     if names and not is_known:
-        raise PeerError(f"the server has no model '{name}'", remedy=_others("it", name, names))
+        raise UnknownModelError(f"the server has no model '{name}'", remedy=_others("it", name, names))
 
 
 def _is_own_word(error: PeerError, protocol: str) -> bool:

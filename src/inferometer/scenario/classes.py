@@ -1,51 +1,25 @@
 """Options of each class of a scenario: its own settings override those of the command line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import check_path
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import parse_slo
-from inferometer.base.text import nearest
-from inferometer.measure.checks import LOAD_MODES, make
+from inferometer.measure.checks import make
 from inferometer.measure.mix import WeightedModel
-from inferometer.options.commands import CLUSTER
-from inferometer.options.config_file import as_option, option_value
-from inferometer.options.groups import ADDRESSES, BEFORE_LEVEL, CHECKS
 from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.names import option_name, with_names
-from inferometer.options.option import Option, appended, named
-from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
+from inferometer.options.options import AUTO, Options, value_of
 from inferometer.options.values import GENERATED, Range
+from inferometer.scenario.class_options import OF_RUN, read_options, written
 from inferometer.scenario.spec import ClassSpec, Scenario
+from inferometer.scenario.spec_parts import raise_all
 from inferometer.services.address import read_address
 
 RATE = 20.0  # default for classes without a load
-_OF_RUN = frozenset(
-    (
-        *(
-            "warmup_s",
-            "warmup_request_count",
-            "ramp_s",
-            "request_count",
-            "precision",
-            "sweep",
-            "binary_search",
-        ),
-        *("latency_limit_ms", "profile_export", "shared_memory", "time_limit_s", "collect_metrics"),
-        *("measurement_mode", "measurement_interval_ms", "measurement_request_count", "max_trials"),
-        *("stability_percentage", "duration_s", "json", "html", "csv", "markdown", "junit", "quiet"),
-        *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
-        *LOAD_MODES,
-        *ADDRESSES,
-        *BEFORE_LEVEL,
-        *CHECKS,
-    )
-)
-"""Fields of the whole run, which classes do not inherit from the command line."""
-
 _CREDENTIALS = frozenset(("headers", "api_key_env", "api_key_file", "tls.certificate_file", "tls.key_file"))
 
 
@@ -68,14 +42,18 @@ def planned_classes(
     for name, remedy in SCENARIO_REFUSED.items():
         if name in base.given:
             raise UsageError(
-                f"{_written(name)} is not supported with {option_name('--scenario')}",
+                f"{written(name)} is not supported with {option_name('--scenario')}",
                 remedy=with_names(remedy),
             )
     found: list[PlannedClass] = []
+    errors: list[InferometerError] = []
     for name, spec in scenario.classes.items():
-        for label, one in _with_models(name, spec, base, models):
-            place = f"classes.{name}"
-            found.append(_planned(label, place, one, scenario, base, folder))
+        try:
+            for label, one in _with_models(name, spec, base, models):
+                found.append(_planned(label, f"classes.{name}", one, scenario, base, folder))
+        except UsageError as error:
+            errors.append(error)
+    raise_all(errors)
     _check_loads(scenario, base)
     if models and all(spec.names_model for spec in scenario.classes.values()):
         raise UsageError(
@@ -109,12 +87,12 @@ def _check_loads(scenario: Scenario, base: Options) -> None:
             continue
         if span.listed or span.end not in (None, span.start):
             raise UsageError(
-                f"{_written(field)} gives several levels, but the phases determine how the load changes",
+                f"{written(field)} gives several levels, but the phases determine how the load changes",
                 remedy="give a single value",
             )
         if all(spec.names_model for spec in scenario.classes.values()):
             raise UsageError(
-                f"{_written(field)} sets the load of classes that name no model, but all of these name one",
+                f"{written(field)} sets the load of classes that name no model, but all of these name one",
                 remedy="change the load in the scenario",
             )
 
@@ -141,7 +119,7 @@ def _with_models(
 
 
 def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, folder: Path | None) -> Options:
-    given = {name: value_of(base, name) for name in base.given if name not in _OF_RUN}
+    given = {name: value_of(base, name) for name in base.given if name not in OF_RUN}
     if not base.tls.verify_host:
         given["tls.verify_host"] = False
     server = spec.server or base.url or scenario.server
@@ -152,10 +130,8 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
         )
     if not _is_entrusted(server, scenario, base):
         given = {name: value for name, value in given.items() if name not in _CREDENTIALS}
-    given |= _extra(place, spec)
+    given |= read_options(spec.options)[0]
     given |= {"url": server, "model": spec.model or given.get("model", "")}
-    if spec.kind is not None and spec.kind not in SERVICE_KINDS:
-        raise UsageError(f"{place}.kind is '{spec.kind}'", remedy=f"give one of {', '.join(SERVICE_KINDS)}")
     given["service_kind"] = spec.kind or given.get("service_kind", AUTO)
     given |= {
         field: value
@@ -235,48 +211,3 @@ def found_file(place: str, name: str, folder: Path | None) -> str:
     if not Path(path).exists():
         raise UsageError(f"{place}: file '{name}' does not exist", remedy="check the name")
     return path
-
-
-# --- other options of `measure`, by their long names
-
-_ROWS: Mapping[str, Option] = {
-    name: row for _, members in MODERN for row in members for name in (*row.aliases, *row.names)
-}
-
-
-def _extra(place: str, spec: ClassSpec) -> dict[str, Any]:
-    found = {}
-    for name, value in spec.options.items():
-        written = as_option(name)
-        row = _ROWS.get(written)
-        where = f"{place}.options.{name}"
-        if row is None:
-            close = nearest(name, [known[2:] for known in _ROWS if known.startswith("--")])
-            remedy = f"did you mean '{close}'?" if close else "see `inferometer measure --help-all`"
-            raise UsageError(f"{where}: unknown option", remedy=remedy)
-        if row.field in (*_OF_RUN, *CLUSTER) or row.instead or (row.is_secret and row.field != "headers"):
-            raise UsageError(
-                f"{where} cannot be set for a class",
-                remedy="leave it out; a class sets its load outside `options`",
-            )
-        is_list = isinstance(value, list)
-        words = [_word(part) for part in value] if isinstance(value, list) else [_word(value)]
-        if is_list and row.combine not in (appended, named):
-            words = [",".join(words)]
-        try:
-            read = option_value(row, written, words)
-        except UsageError as error:
-            error.at(where)
-            raise
-        if read is not None:
-            found[row.field] = read
-    return found
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _written(field: str) -> str:
-    names = [name for name, row in _ROWS.items() if row.field == field]
-    return names[-1] if names else field

@@ -4,14 +4,14 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
-from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.errors import InferometerError, LocalError, PeerError, UnknownModelError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
@@ -27,6 +27,7 @@ from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, planned_classes
 from inferometer.scenario.plans import ClassLoad, PlannedPhase, phase_points
 from inferometer.scenario.spec import Scenario
+from inferometer.scenario.spec_parts import raise_all
 from inferometer.server.guarded import ends
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
@@ -84,7 +85,7 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
         if phase.command is not None:
             check_command(f"phases.{number} of the scenario")
     classes = planned_classes(scenario, request.options, request.models, folder=request.folder)
-    setups = tuple(_named_setup(row, request.folder) for row in classes)
+    setups = _setups(classes, request.folder)
     loads = [_class_load(row, setup) for row, setup in zip(classes, setups, strict=True)]
     pace = 1.0 if request.duration_s is None else scenario.seconds / request.duration_s
     phases = phase_points(scenario.phases, loads, pace=pace)
@@ -102,6 +103,21 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
         scenario=document,
     )
     return ScenarioSetup(request, classes, setups, phases, result)
+
+
+def _setups(classes: Sequence[PlannedClass], folder: Path | None) -> tuple[Setup, ...]:
+    """Return the setups of all classes; an error names all classes that cannot run, unless a server fails."""
+    found: list[Setup] = []
+    errors: list[InferometerError] = []
+    for row in classes:
+        try:
+            found.append(_named_setup(row, folder))
+        except (UsageError, PeerError) as error:
+            errors.append(error)
+            if not isinstance(error, UsageError | UnknownModelError):
+                break
+    raise_all(errors)
+    return tuple(found)
 
 
 def _named_setup(row: PlannedClass, folder: Path | None) -> Setup:

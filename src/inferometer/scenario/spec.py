@@ -16,8 +16,9 @@ With `mlperf`, a scenario has one class and no phases: the rules of MLPerf's loa
 the run is VALID.
 """
 
+import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -33,21 +35,25 @@ from pydantic import (
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import CONFIG, read_text
+from inferometer.base.slo import parse_slo
 from inferometer.base.text import nearest
 from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.load.loadgen_arrivals import SEED
+from inferometer.load.plan import parse_shape
 from inferometer.model.flow import VISIT, references, with_references
-from inferometer.scenario.spec_parts import SEVERAL, Strict, located, seconds
+from inferometer.options.options import SERVICE_KINDS
+from inferometer.scenario.class_options import Scalar, read_options
+from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, located, parsed_by, seconds
 from inferometer.scenario.task_spec import RetrySpec, TaskSpec, TaskStepSpec
+from inferometer.services.address import read_address
 
 MOST_MISTAKES = 20  # shown at most
+_MOST_ROUNDS = 10  # of validation, each without the mistakes that were found before
 LOADS = ("concurrency", "rate", "shape", "replay", "sessions")
 WARM_UP = "warm-up"
 _NOT_OF_VISITS = ("model", "data", "batch", "replay", "sessions")
 _NOT_OF_TASKS = ("flow", "visit", "batch", "replay", "sessions")
 _EXAMPLE = "see `inferometer help scenarios`, or --schema"
-
-Scalar = str | int | float | bool
 
 
 def _factors(value: Any) -> tuple[float, float]:
@@ -64,6 +70,7 @@ def _factors(value: Any) -> tuple[float, float]:
     return found
 
 
+Server = Annotated[str, parsed_by(read_address)]
 Seconds = Annotated[
     float,
     BeforeValidator(seconds, json_schema_input_type=str | float),
@@ -109,7 +116,7 @@ class ClassSpec(Strict):
     """A traffic class: its requests, server, load and SLO."""
 
     model: str = Field("", description="Model (default: that of the command line).")
-    server: str | None = Field(
+    server: Server | None = Field(
         None, description="Address (default: that of the scenario or the command line)."
     )
     protocol: Literal["http", "grpc"] | None = None
@@ -138,7 +145,9 @@ class ClassSpec(Strict):
     burstiness: Annotated[float, Field(ge=0.01, le=1e6)] = Field(
         1.0, description="Shape of gamma or Weibull gaps, as with --burstiness."
     )
-    shape: str | None = Field(None, description="Rate over the whole scenario, as with --shape-load.")
+    shape: Annotated[str, parsed_by(parse_shape)] | None = Field(
+        None, description="Rate over the whole scenario, as with --shape-load."
+    )
     replay: str | None = Field(None, description="Trace to replay from the start of the scenario.")
     speed: Annotated[float, Field(gt=0)] = Field(1.0, description="Replay speed of the trace.")
     sessions: Annotated[int, Field(ge=1)] | None = Field(
@@ -152,6 +161,32 @@ class ClassSpec(Strict):
     options: dict[str, Scalar | list[Scalar]] = Field(
         default_factory=dict, description="Other options of `inferometer measure` by their long names."
     )
+
+    @field_validator("kind", mode="after")
+    @classmethod
+    def _known_kind(cls, kind: str | None) -> str | None:
+        if kind is not None and kind not in SERVICE_KINDS:
+            raise located("", f"'{kind}' is not a kind of server", f"give one of {', '.join(SERVICE_KINDS)}")
+        return kind
+
+    @field_validator("slo", mode="after")
+    @classmethod
+    def _valid_slo(cls, slo: str | None, info: ValidationInfo) -> str | None:
+        # A task that is invalid is a task too.
+        has_tasks = info.data.get("task", True) is not None
+        try:
+            _ = None if slo is None else parse_slo(slo, has_tasks=has_tasks)
+        except UsageError as error:
+            raise located("", error.message, error.remedy) from error
+        return slo
+
+    @field_validator("options", mode="after")
+    @classmethod
+    def _known_options(cls, options: dict[str, Scalar | list[Scalar]]) -> dict[str, Scalar | list[Scalar]]:
+        _, errors = read_options(options)
+        if errors:
+            raise all_located([(name, error.message, error.remedy) for name, error in errors])
+        return options
 
     @model_validator(mode="after")
     def _one_load(self) -> "ClassSpec":
@@ -171,10 +206,10 @@ class ClassSpec(Strict):
     def _earlier_steps(cls, flow: list[StepSpec] | None) -> list[StepSpec] | None:
         """Check that names are unique and references name earlier steps."""
         names: list[str] = []
+        found: list[tuple[str, str]] = []
         for number, step in enumerate(flow or ()):
             if step.title in names or step.title == VISIT:
-                said = f"'{step.title}' is taken; give this step another name"
-                raise located(f"{number}.name", said)
+                found.append((f"{number}.name", f"'{step.title}' is taken; give this step another name"))
             for field in ("inputs", "body"):
                 for where, reference in references(with_references(getattr(step, field)), field):
                     if reference.step not in (VISIT, *names):
@@ -182,8 +217,10 @@ class ClassSpec(Strict):
                             f"the earlier steps are {', '.join(names)}" if names else "it is the first step"
                         )
                         said = f"{reference} does not refer to a step before '{step.title}': {known}"
-                        raise located(f"{number}.{where}", said)
+                        found.append((f"{number}.{where}", said))
             names.append(step.title)
+        if found:
+            raise all_located(found)
         return flow
 
     @model_validator(mode="after")
@@ -286,7 +323,7 @@ class Scenario(Strict):
 
     name: str = ""
     about: str = Field("", description="Purpose of the scenario, in one sentence.")
-    server: str | None = Field(None, description="Address for classes that name none.")
+    server: Server | None = Field(None, description="Address for classes that name none.")
     classes: Annotated[dict[str, ClassSpec], Field(min_length=1, max_length=100)]
     phases: Annotated[list[PhaseSpec], Field(min_length=1, max_length=1000)] = Field(
         default_factory=lambda: [PhaseSpec.model_validate({"name": "steady", "for": "10s"})]
@@ -296,43 +333,47 @@ class Scenario(Strict):
     )
 
     @model_validator(mode="after")
-    def _one_mlperf_class(self) -> "Scenario":
+    def _fits_together(self) -> "Scenario":
+        found = [*self._mlperf_mistakes(), *self._phase_mistakes()]
+        if found:
+            raise all_located([("", said) for said in found])
+        return self
+
+    def _mlperf_mistakes(self) -> Iterator[str]:
         if self.mlperf is None:
-            return self
+            return
         if "phases" in self.model_fields_set:
-            raise ValueError("has phases and mlperf, but the rules of mlperf determine when a run ends")
+            yield "has phases and mlperf, but the rules of mlperf determine when a run ends"
         (name, spec), *others = self.classes.items()
         if others:
-            raise ValueError(f"has {len(self.classes)} classes and mlperf, which measures one")
+            yield f"has {len(self.classes)} classes and mlperf, which measures one"
+            return
         wanted = "rate" if self.mlperf.scenario == "server" else "concurrency"
         is_plain = not spec.has_visits and spec.task is None
         if not is_plain or spec.slo is not None or spec.load not in ("", wanted):
-            raise ValueError(
+            yield (
                 f"classes.{name} needs a model and a {wanted} for mlperf {self.mlperf.scenario}, without visits; "
                 "the SLO is mlperf.slo"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _names(self) -> "Scenario":
+    def _phase_mistakes(self) -> Iterator[str]:
         names = [phase.name for phase in self.phases]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"two phases are named '{twice}'")
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                yield f"two phases are named '{name}'"
         if not any(phase.is_counted for phase in self.phases):
-            raise ValueError("no phase is counted")
+            yield "no phase is counted"
         for number, phase in enumerate(self.phases):
             for name, change in phase.classes.items():
+                where = f"phases.{number}.classes"
                 if name not in self.classes:
-                    raise ValueError(f"phases.{number}.classes names '{name}', which is not a class")
+                    yield f"{where} names '{name}', which is not a class"
+                    continue
                 load = self.classes[name].load
                 if load not in ("", "rate", "concurrency") or (
                     load and change.load is None and getattr(change, load) is None
                 ):
-                    raise ValueError(
-                        f"phases.{number}.classes.{name} changes a load that the class does not have: it has {load}"
-                    )
-        return self
+                    yield f"{where}.{name} changes a load that the class does not have: it has {load}"
 
     @property
     def seconds(self) -> float:
@@ -369,16 +410,13 @@ def checked_scenario(document: Any, origin: str) -> Scenario:
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        raise _all_mistakes(error, origin) from error
+        raise _all_mistakes(document, error, origin) from error
 
 
-def _all_mistakes(error: ValidationError, origin: str) -> UsageError:
+def _all_mistakes(document: Any, error: ValidationError, origin: str) -> UsageError:
     """Return one error for all mistakes, each with its remedy."""
-    rows = [(_place(row), row) for found in error.errors() for row in _each_mistake(found)]
-    unknown = {where: close for where, row in rows if (close := _close_key(row, where))}
-    meant = {f"{where.rpartition('.')[0]}.{close}".lstrip(".") for where, close in unknown.items()}
-    # A misspelt required key is one mistake, not two.
-    kept = [(where, row) for where, row in rows if row["type"] != "missing" or where not in meant]
+    rows = [*_mistakes(error), *_hidden_mistakes(document, error)]
+    kept = list({(where, row["msg"]): (where, row) for where, row in rows}.values())
     if len(kept) == 1:
         ((where, row),) = kept
         return UsageError(f"{origin}: {_sentence(where, row)}", remedy=_remedy(row, where))
@@ -391,11 +429,88 @@ def _all_mistakes(error: ValidationError, origin: str) -> UsageError:
     return UsageError(f"{origin} has {len(kept)} mistakes: {'; '.join(lines)}", remedy=_EXAMPLE)
 
 
+def _mistakes(error: ValidationError) -> list[tuple[str, Any]]:
+    """Return the mistakes of an error with their places."""
+    rows = [(_place(row), row) for found in error.errors() for row in _each_mistake(found)]
+    unknown = {where: close for where, row in rows if (close := _close_key(row, where))}
+    meant = {f"{where.rpartition('.')[0]}.{close}".lstrip(".") for where, close in unknown.items()}
+    # A misspelt required key is one mistake, not two.
+    return [(where, row) for where, row in rows if row["type"] != "missing" or where not in meant]
+
+
+def _hidden_mistakes(document: Any, error: ValidationError) -> Iterator[tuple[str, Any]]:
+    """Yield the mistakes that show only without the others: checks across a part run if all of it is valid."""
+    left = copy.deepcopy(document)
+    removed: set[tuple[Any, ...]] = set()
+    for _ in range(_MOST_ROUNDS):
+        before = copy.deepcopy(left)
+        for found in error.errors():
+            removed.update(_remove(left, found))
+        if left == before:
+            return
+        try:
+            Scenario.model_validate(left)
+        except ValidationError as after:
+            error = after
+        else:
+            return
+        for where, row in _mistakes(error):
+            words = set(re.findall(r"[\w-]+", row["msg"]))
+            if not any(path[-1] in words and path[:-1] == row["loc"][: len(path) - 1] for path in removed):
+                yield where, row
+
+
+def _remove(document: Any, found: Any) -> Iterator[tuple[Any, ...]]:
+    """Remove the part that has this mistake, or correct the name of its key; yield the paths of removed values."""
+    path = found["loc"]
+    section, name, key = (*path[:3], None, None, None)[:3]
+    part = _part(document, path[:2])
+    if found["type"] == "extra_forbidden" and isinstance(holder := _part(document, path[:-1]), dict):
+        value = holder.pop(path[-1], None)
+        close = _close_key(found, ".".join(map(str, path)))
+        if close:
+            holder.setdefault(close, value)
+    elif section not in ("classes", "phases"):
+        document.pop(section, None)
+        yield path[:1]
+    elif len(path) == 1 or not isinstance(part, dict):
+        if section == "phases":
+            document.pop(section)
+        elif len(path) > 1 and name in document[section]:
+            document[section][name] = {}
+    elif key is None:  # a mistake across the part
+        keys = [word for word in re.findall(r"[\w-]+", found["msg"]) if word in part] or list(part)
+        for word in keys:
+            part.pop(word, None)
+            yield (section, name, word)
+    elif key == "classes" and isinstance(part.get(key), dict) and len(path) > 3:
+        part[key].pop(path[3], None)
+    else:
+        part.pop(key, None)
+        yield path[:3]
+    if section == "phases" and isinstance(part, dict):
+        part.setdefault("name", f"phase {name}")
+        part.setdefault("for", 1)
+
+
+def _part(document: Any, path: Sequence[Any]) -> Any:
+    """Return a part of a document; None if there is none."""
+    for key in path:
+        try:
+            document = document[key]
+        except (LookupError, TypeError):
+            return None
+    return document
+
+
 def _each_mistake(found: Any) -> list[Any]:
     """Return the mistakes of one error, which may have several."""
     if found["type"] != SEVERAL:
         return [found]
-    return [{**found, "type": "at", "ctx": {"at": at}, "msg": said} for at, said in found["ctx"]["found"]]
+    return [
+        {**found, "type": "at", "ctx": {"at": at, "remedy": "".join(remedy)}, "msg": said}
+        for at, said, *remedy in found["ctx"]["found"]
+    ]
 
 
 def _place(found: Any) -> str:
@@ -427,7 +542,7 @@ def _sentence(where: str, found: Any) -> str:
 
 def _remedy(found: Any, where: str) -> str:
     if found["type"] != "extra_forbidden":
-        return _EXAMPLE
+        return str(found.get("ctx", {}).get("remedy") or _EXAMPLE)
     close = _close_key(found, where)
     if close:
         return f"did you mean '{close}'?"

@@ -1,12 +1,12 @@
 """Parts that the specifications of scenarios share: strict models, times, and errors with a place."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 
 SEVERAL = "several"  # type of an error with several mistakes
@@ -28,11 +28,37 @@ def seconds(value: Any) -> float:
         raise ValueError(f"'{value}' is not a time; write it like 30s or 5m") from error
 
 
-def located(where: str, said: str) -> PydanticCustomError:
+def located(where: str, said: str, remedy: str = "") -> PydanticCustomError:
     """Return an error located below the validated element."""
-    return PydanticCustomError("at", "{said}", {"at": where, "said": said})
+    return PydanticCustomError("at", "{said}", {"at": where, "said": said, "remedy": remedy})
 
 
-def all_located(found: Sequence[tuple[str, str]]) -> PydanticCustomError:
-    """Return one error for several mistakes below the validated element, as pairs of place and text."""
+def all_located(found: Sequence[tuple[str, str] | tuple[str, str, str]]) -> PydanticCustomError:
+    """Return one error for several mistakes below the validated element: place, text and maybe a remedy of each."""
     return PydanticCustomError(SEVERAL, "{count} mistakes", {"count": len(found), "found": list(found)})
+
+
+def parsed_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator of texts that a parser must accept."""
+
+    def checked(text: str) -> str:
+        try:
+            parse(text)
+        except UsageError as error:
+            raise located("", error.message, error.remedy) from error
+        return text
+
+    return AfterValidator(checked)
+
+
+def raise_all(errors: Sequence[InferometerError], count: str = "mistakes") -> None:
+    """Raise one error for all of them, if there are any."""
+    if not errors:
+        return
+    if len(errors) == 1:
+        raise errors[0]
+    said = [error.message + (f" ({error.remedy})" if error.remedy else "") for error in errors]
+    kind = UsageError if all(isinstance(error, UsageError) for error in errors) else PeerError
+    raise kind(
+        f"{len(errors)} {count}: {'; '.join(said)}", remedy="correct them in the scenario"
+    ) from errors[0]

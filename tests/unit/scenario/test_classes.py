@@ -59,17 +59,17 @@ def test_a_class_without_a_model_is_repeated_for_each_given_model():
         (
             {"a": {"model": "m", "options": {"rate": 3}}},
             {},
-            "classes.a.options.rate cannot be set for a class",
+            "classes.a.options.rate: cannot be set for a class",
         ),
         (
             {"a": {"model": "m", "options": {"ray": "local"}}},
             {},
-            "classes.a.options.ray cannot be set for a class",
+            "classes.a.options.ray: cannot be set for a class",
         ),
         ({"a": {"model": "m", "options": {"batch": "x"}}}, {}, "classes.a.options.batch: "),
-        ({"a": {"model": "m", "kind": "tritn"}}, {}, "classes.a.kind is 'tritn'"),
+        ({"a": {"model": "m", "kind": "tritn"}}, {}, "classes.a.kind: 'tritn' is not a kind of server"),
         ({"a": {"model": "m", "replay": "no.jsonl"}}, {}, "classes.a.replay: file 'no.jsonl' does not exist"),
-        ({"a": {"model": "m", "slo": "p99<5"}}, {}, "classes.a: 'p99<5' has no unit"),
+        ({"a": {"model": "m", "slo": "p99<5"}}, {}, "classes.a.slo: 'p99<5' has no unit"),
         (
             {"a": {"model": "m", "rate": 1}},
             {"request_rate": Range(5)},
@@ -88,6 +88,14 @@ def test_invalid_classes_are_reported_with_their_path(classes, given, said):
         planned(classes, **given)
     assert said in str(caught.value)
     assert caught.value.remedy
+
+
+def test_mistakes_of_several_classes_are_reported_together():
+    with pytest.raises(UsageError) as caught:
+        planned({"a": {"model": "m", "replay": "no.jsonl"}, "b": {"model": "m", "data": "no.json"}})
+    said = str(caught.value)
+    assert said.startswith("2 mistakes: classes.a.replay: file 'no.jsonl' does not exist (")
+    assert "; classes.b.data: file 'no.json' does not exist (" in said
 
 
 def test_files_are_looked_up_next_to_the_scenario(tmp_path):

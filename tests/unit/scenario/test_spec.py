@@ -120,3 +120,61 @@ def test_all_mistakes_are_shown_and_a_misspelt_key_is_one():
     assert "2 mistakes" in str(caught.value)
     assert "did you mean 'model'?" in str(caught.value)
     assert "phases.0.for" in str(caught.value)
+
+
+EVERYTHING = """
+server: localhost:8000
+classes:
+  a: {modle: m, rate: 30, concurrency: 2, slo: "p99<5", options: {hedder: x, batch: y}}
+  b: {model: n, rate: -1, kind: tritn, server: "localhost:99999"}
+  c: {model: o, shape: "0:1,", arrivals: poisson, concurrency: 1}
+phases:
+  - {name: peak, for: soon}
+  - {name: peak, for: 5s, laod: 2, classes: {z: {load: 2}, b: {}}}
+  - {for: 5s, classes: {c: {rate: 2}}}
+"""
+
+
+def test_mistakes_of_every_stage_are_shown_together():
+    with pytest.raises(UsageError) as caught:
+        parse_scenario(EVERYTHING, "file")
+    said = str(caught.value)
+    for part in (
+        "classes.a.modle is not a known key (did you mean 'model'?)",
+        "classes.a: has concurrency and rate",
+        "classes.a.slo: 'p99<5' has no unit",
+        "classes.a.options.hedder: unknown option (did you mean 'header'?)",
+        "classes.a.options.batch: ",
+        "classes.b.rate: Input should be greater than 0",
+        "classes.b.kind: 'tritn' is not a kind of server",
+        "classes.b.server: ",
+        "classes.c.shape: ",
+        "classes.c: arrivals require a rate",
+        "phases.0.for: 'soon' is not a time",
+        "phases.1.laod is not a known key (did you mean 'load'?)",
+        "phases.1.classes.b: needs exactly one of load, rate and concurrency",
+        "phases.2.name is missing",
+        "two phases are named 'peak'",
+        "phases.1.classes names 'z', which is not a class",
+    ):
+        assert part in said, part
+    assert "file has 16 mistakes" in said, said
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("clases: {a: {modle: m, rate: x}}", 3),
+        ("classes: {a: {rat: 30, arrivals: poisson, mdoel: x}}", 2),
+        ("classes: {a: {replay: [1], speed: 2}}", 1),
+        ("classes: {a: {visit: 3, steps: [m]}}", 1),
+        ("classes: {a: {model: m, slo: task p95<30s, task: {steps: {b: {}}}}}", 1),
+        ("classes: {a: 3, b: {modle: x}}\nphases: [{name: x, for: 1s, classes: {a: {load: 2}}}, 4]", 3),
+    ],
+    ids=("misspelt section", "misspelt load", "replay", "visit", "task", "not mappings"),
+)
+def test_what_a_mistake_hides_is_not_another_mistake(text, count):
+    with pytest.raises(UsageError) as caught:
+        parse_scenario(text, "file")
+    counted = f"file has {count} mistakes: " if count > 1 else "file: "
+    assert str(caught.value).startswith(counted), caught.value
