@@ -161,7 +161,8 @@ def _token_lengths(trace: Trace) -> tuple[tuple[tuple[int, int], ...] | None, fl
 
 def of_curve(path: str, data: bytes) -> ExpectedTraffic:
     """Parse a daily curve, with one row for each change of the rate. The last row lasts as long as the one before it,
-    but for times within one day it ends no later than 24 hours after the first row."""
+    but for times within one day it ends no later than 24 hours after the first row. A row at that moment, such as
+    24:00, only marks the end."""
     lines = [line for line in split_lines(data, path) if line.strip()]
     header = _header(lines[0])
     rows = [_curve_row(path, number, line, header) for number, line in enumerate(lines[1:], start=2)]
@@ -171,9 +172,12 @@ def of_curve(path: str, data: bytes) -> ExpectedTraffic:
         )
     starts = _ascending(path, [time for time, _ in rows])
     lengths = [after - before for before, after in pairwise(starts)]
-    last_s = lengths[-1] if lengths else RATE_S
     day_left_s = starts[0] + DAY_S - starts[-1]
-    lengths.append(min(last_s, day_left_s) if day_left_s > 0 else last_s)
+    if day_left_s == 0:
+        del rows[-1], starts[-1]
+    else:
+        last_s = lengths[-1] if lengths else RATE_S
+        lengths.append(min(last_s, day_left_s) if day_left_s > 0 else last_s)
     if not any(rate for _, rate in rows):
         raise UsageError(f"the curve '{path}' has no traffic", remedy="give at least one row a rate above 0")
     stretches = tuple(
