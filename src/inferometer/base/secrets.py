@@ -24,7 +24,10 @@ _HEADERS = (
 
 _HINT = r"(?i)@|[?&;=:]|bearer|basic|--"
 _FIELD = r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)"
-_NO_PORT = r"(?![0-9]*(?:[/?#,\s'\"]|$))"  # otherwise the text after the colon is part of a password
+_PORT_WORD = r"(?i:\{?port\}?)(?:[/?#,;\s'\")]|\.?$|\.\s)"  # as in messages about addresses
+_NO_PORT = (
+    rf"(?![0-9]*(?:[/?#,\s'\"]|$)|{_PORT_WORD})"  # otherwise the text after the colon is part of a password
+)
 _VALUE = r"(?:[^&;#\s'\"]|['\"](?=[\w%]))"  # a quote before a letter does not end the value
 
 

@@ -63,6 +63,9 @@ PLAIN = (
     "time to first token: 12 ms",
     "2026-01-01 10:11:12",
     "http://host:8000/x?max_tokens=5&n%5Fx=1",
+    "use host:port, http://host:port or https://host:port",
+    "Address of the server: host:port, or https://host:port with TLS.",
+    "ray://HOST:PORT; and 'http://127.0.0.1:{port}/predict'",
 )
 
 
