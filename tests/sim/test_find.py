@@ -16,6 +16,8 @@ from inferometer.find.keeping import Counts, Judge, LoadRun
 from inferometer.find.run import SearchGoal, find, refined
 from inferometer.find.search import known, next_load
 from inferometer.report.sentences import finding_sentence
+from inferometer.stats.clients import LostClient
+from tests.support.client_figures import PLAIN
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.samples import sample
 from tests.support.simulation import Reply, StarvedHost
@@ -105,6 +107,31 @@ def test_highest_concurrency_is_exact(rig, level_settings):
     finding = found(made, level_settings, "p99<41ms", is_rate=False)
     assert (finding.value, finding.low, finding.high) == (8, 8, 9)
     assert finding.limited_by == "p99"
+
+
+class LosingClients:
+    """The figures by client of a load whose second client is lost in every level."""
+
+    def begin(self, rules):
+        pass
+
+    def start(self, start_ns):
+        pass
+
+    def cut(self, end_ns):
+        pass
+
+    def end(self, start_ns, end_ns, *, level_start_ns, batch):
+        lost = LostClient(0.1, "its process has ended", 1, is_taken_over=False)
+        return (PLAIN, replace(PLAIN, name="client 2", lost=lost))
+
+
+def test_a_level_that_lost_a_client_proves_nothing(rig, level_settings):
+    made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=1)
+    instrument = replace(made.instrument, clients=(LosingClients(),))
+    goal = SearchGoal(parse_slo("p99<41ms"), 5 * NS_PER_S, is_rate=False)
+    *_, (_, finding) = find(instrument, level_settings(), goal)
+    assert (finding.value, finding.judged) == (0, ())
 
 
 def test_errors_can_be_the_limit(rig, level_settings):

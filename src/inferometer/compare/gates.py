@@ -211,7 +211,10 @@ def _figure(value: float) -> str:
 # --- the comparison with its gates judged, and what makes it invalid
 
 
-_BROKEN = (Note.SERVER_GONE, Note.SERVER_ENDED, Note.NO_ANSWER, Note.WORKER_LOST, Note.NO_REPLY)
+_BROKEN = (
+    *(Note.SERVER_GONE, Note.SERVER_ENDED, Note.NO_ANSWER, Note.NO_REPLY),
+    *(Note.WORKER_LOST, Note.CLIENT_LOST),  # less load than requested, and not on all variants
+)
 _LIMITED = (*CLIENT_LIMITS, Note.NOT_OFFERED)
 
 

@@ -315,7 +315,7 @@ class _Search:
         level = self._level(rule, point, settle_ns)
         self.levels.append(level)
         run, found = sections.run(self.instrument.clock()), level.measurement
-        if not run.is_empty:
+        if not run.is_empty and not level.has_remark(Note.CLIENT_LOST):  # the load was not that of the level
             self.runs.append(run)
         if found is not None and found.request_count and not beyond_terms(self.goal.promise, run):
             self.answer_ns = found.latency.percentile_ns(50)

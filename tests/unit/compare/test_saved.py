@@ -108,6 +108,14 @@ def test_failed_requests_make_it_invalid_unless_a_condition_judges_them(make_lev
     assert compare(make_result(), other, "errors > 0.3%").exit_code == 1
 
 
+def test_a_lost_client_makes_it_invalid(make_level, make_result):
+    """Its share of the load is missing, and only from one variant."""
+    lost = (Remark(Note.CLIENT_LOST, "client 2 was lost 1.5 s into the level"),)
+    found = compare(make_result(), make_result(make_level(remarks=lost)), "p99 > +500%")
+    assert found.outcome == INVALID
+    assert "client 2 was lost" in found.problems[0]
+
+
 def test_a_client_limited_run_proves_neither_a_regression_nor_that_there_is_none(make_level, make_result):
     limited = (Remark(Note.CLIENT_LIMITED, "client-limited: 99% of a core"),)
     alike = compare(make_result(), make_result(make_level(remarks=limited)), "throughput < -10%")

@@ -13,8 +13,12 @@ from hypothesis import strategies as some
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
+from inferometer.cli.find import find_code
 from inferometer.cli.reporting import SLO_BROKEN, exit_code
+from inferometer.dialects.perf_analyzer.main import FAILURE
+from inferometer.dialects.perf_analyzer.main import exit_code as classic_code
 from inferometer.options.effective import Effective
+from inferometer.options.options import Options
 from inferometer.report.csv import main_csv
 from inferometer.report.document import Chart, Section, Table, Tone
 from inferometer.report.promises import promise_sentence, verdict_word
@@ -179,6 +183,14 @@ def test_an_interrupted_level_is_not_passed_in_junit():
 def test_exit_codes(levels, code):
     assert SLO_BROKEN == 4
     assert exit_code(measured(levels), 0.0) == code
+
+
+@pytest.mark.parametrize("note", [Note.WORKER_LOST, Note.CLIENT_LOST])
+def test_every_command_fails_after_a_lost_worker_or_client(note):
+    found = measured([level(1, KEPT), level(2, KEPT, note=note)])
+    assert exit_code(found, 0.0) == 70
+    assert find_code(found) == 70
+    assert classic_code(found, Options(), is_interrupted=False) == FAILURE
 
 
 @pytest.mark.parametrize(

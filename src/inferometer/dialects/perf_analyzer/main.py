@@ -206,7 +206,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     from inferometer.report.saved import write_page
 
     options = setup.options
-    code = _exit_code(result, options, is_interrupted=is_interrupted)
+    code = exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
     outputs.file(options.html, lambda path: write_page(path, result))
     if code in (UNSTABLE, NO_REQUESTS):
@@ -225,7 +225,8 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     return code
 
 
-def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
+def exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
+    """Return the exit code of the classic script."""
     from inferometer.report.format import has_schedule
 
     level = result.levels[-1] if result.levels else None
@@ -235,7 +236,8 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return FAILURE
     if level is None or is_interrupted:
         return OK
-    if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
+    is_lost = any(row.has_remark(Note.CLIENT_LOST) for row in result.levels)
+    if is_lost or level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
     # These windows must not be empty, except in a schedule, which may have pauses.
     judged = () if has_schedule(result.effective) else level.windows[-3:]
