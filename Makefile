@@ -158,8 +158,8 @@ COUNT ?= 60
 mutate: $(STAMP)  ## plant small faults into the code, and check that tests notice: COUNT=200 SEED=2 for more
 	$(PYTHON) -m tools.mutate --count $(COUNT) --seed $(SEED)
 
-bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm
-	$(PYTHON) -m benchmarks
+bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm: ONLY='http-cpu lag' for some
+	$(PYTHON) -m benchmarks $(ONLY:%=--only %)
 
 MINUTES ?= 30
 PACE ?= 10

@@ -15,7 +15,8 @@ from benchmarks.bar import Sample, Setting
 from benchmarks.machine import Machine
 from benchmarks.rounds import Outcome
 
-FORMAT = 1
+FORMAT = 2
+MARKS = ("<!-- bench -->\n", "<!-- /bench -->")
 COLUMNS = ("bar", "target", "found", "lowest-highest", "ours", "theirs", "verdict")
 _COLOURS = {HELD: "green", MISSED: "bold red", NOT_MEASURED: "yellow"}
 _PLAIN_WIDTH = 160
@@ -71,27 +72,25 @@ def console() -> Console:
     return found if found.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
-def to_markdown(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> str:
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(outcomes)]
+def to_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of all bars; those measured at different times name their run by its number."""
+    runs = list(dict.fromkeys(entry["measured"] for entry in entries))
+    lines = [f"| {' | '.join((*COLUMNS, 'run'))} |", f"|{'---|' * (len(COLUMNS) + 1)}"]
+    for entry in entries:
+        cells = (*(cell.replace("|", "/") for cell in entry["cells"]), str(runs.index(entry["measured"]) + 1))
+        lines.append(f"| {' | '.join(cells)} |")
     how = (
-        f"Found is ours over theirs, or ours alone: the median of {setting.rounds} interleaved rounds, of more where "
-        "figures are unsteady. CPU per "
-        "request is marginal (a long run less a short one) and has all processes of a tool in it; requests are "
-        "counted by the server. To nginx, the load has one core (our worker process; wrk with one thread) and "
-        "nginx the other."
+        "Found is ours over theirs, or ours alone: the median of interleaved rounds, of more where figures are "
+        "unsteady. CPU per request is marginal (a long run less a short one) and has all processes of a tool in it; "
+        "requests are counted by the server. To nginx, the load has one core (our worker process; wrk with one "
+        "thread) and nginx the other."
     )
-    return "\n".join([*lines, "", f"Measured on {machine.line}.", "", how, ""])
+    return "\n".join([*lines, "", *(f"{place}. {run}." for place, run in enumerate(runs, 1)), "", how, ""])
 
 
-def to_json(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> str:
-    document = {
-        "format": FORMAT,
-        "machine": asdict(machine),
-        "setting": asdict(setting),
-        "bars": [_entry(outcome) for outcome in outcomes],
-    }
-    return json.dumps(document, indent=2) + "\n"
+def entries_of(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> list[dict[str, Any]]:
+    measured = f"{machine.line}; {setting.rounds} rounds"
+    return [_entry(outcome) | {"measured": measured} for outcome in outcomes]
 
 
 def _entry(outcome: Outcome) -> dict[str, Any]:
@@ -103,6 +102,7 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
         "direction": bar.direction.value,
         "unit": bar.unit,
         "rival": bar.rival,
+        "cells": _row(outcome),
         "verdict": outcome.verdict,
         "note": outcome.note or None,
         "judged": _spread_entry(outcome.judged),
@@ -119,12 +119,12 @@ def _sample_entry(sample: Sample) -> dict[str, Any]:
     return {"value": sample.value, "info": dict(sample.info)}
 
 
-def write(outcomes: Sequence[Outcome], machine: Machine, setting: Setting, folder: Path) -> tuple[Path, ...]:
-    """`last.json` and `last.md` in the folder."""
-    contents = {
-        folder / "last.json": to_json(outcomes, machine, setting),
-        folder / "last.md": to_markdown(outcomes, machine, setting),
-    }
-    for path, text in contents.items():
-        path.write_text(text)
-    return tuple(contents)
+def write(entries: Sequence[Mapping[str, Any]], names: Sequence[str], saved: Path, page: Path) -> None:
+    """Update the saved entries and the table on the page; bars that were not measured now keep theirs."""
+    document = json.loads(saved.read_text()) if saved.exists() else {}
+    kept = document["bars"] if document.get("format") == FORMAT else []
+    by_name = {entry["name"]: entry for entry in (*kept, *entries)}
+    bars = [by_name[name] for name in names if name in by_name]
+    saved.write_text(json.dumps({"format": FORMAT, "bars": bars}, indent=2) + "\n")
+    before, _, rest = page.read_text().partition(MARKS[0])
+    page.write_text(f"{before}{MARKS[0]}{to_markdown(bars)}{MARKS[1]}{rest.partition(MARKS[1])[2]}")

@@ -3,10 +3,11 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.bar import Bar, BenchError, Contest, Direction, Sample, Setting
 from benchmarks.machine import Machine
-from benchmarks.report import COLUMNS, rows, to_json, to_markdown
+from benchmarks.report import COLUMNS, entries_of, rows, write
 from benchmarks.rounds import Outcome, measure_bar
 from benchmarks.table import BARS
 
@@ -88,17 +89,23 @@ def test_a_bar_without_rival_is_judged_by_itself():
     assert rows([run(bar)])[0][1:] == ("<= 250 MiB", "300 MiB", "-", "300 MiB", "-", "MISSED")
 
 
-def test_every_report_has_every_bar():
-    held, _ = scripted([1, 1, 1], [2, 2, 2], direction=Direction.AT_LEAST)
-    lost, _ = scripted([-1, -1], [1])
-    outcomes = [run(held), run(lost)]
-    document = json.loads(to_json(outcomes, MACHINE, SETTING))
-    assert [entry["verdict"] for entry in document["bars"]] == ["held", "not measured"]
-    assert document["bars"][0]["judged"] == {"median": 0.5, "low": 0.5, "high": 0.5}
-    lines = to_markdown(outcomes, MACHINE, SETTING).splitlines()
-    assert lines[0] == f"| {' | '.join(COLUMNS)} |"
-    assert [line.count("|") for line in lines[:4]] == [len(COLUMNS) + 1] * 4
-    assert any(MACHINE.line in line for line in lines)
+def test_a_later_run_updates_only_the_bars_it_measured(tmp_path):
+    held, _ = scripted([1, 1, 1], [2, 2, 2], name="one", direction=Direction.AT_LEAST)
+    lost, _ = scripted([-1, -1], [1], name="two")
+    names, saved, page = ("one", "two"), tmp_path / "last.json", tmp_path / "page.md"
+    page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+    write(entries_of([run(held), run(lost)], MACHINE, SETTING), names, saved, page)
+    later, _ = scripted([3, 3, 3], [2, 2, 2], name="two")
+    write(entries_of([run(later)], replace(MACHINE, date="later"), SETTING), names, saved, page)
+    bars = json.loads(saved.read_text())["bars"]
+    assert [(bar["name"], bar["judged"]["median"]) for bar in bars] == [("one", 0.5), ("two", 1.5)]
+    start, *lines, end = page.read_text().splitlines()[1:-1]
+    assert (start, end) == ("<!-- bench -->", "<!-- /bench -->")
+    assert lines[0] == f"| {' | '.join(COLUMNS)} | run |"
+    assert [line.count("|") for line in lines[:4]] == [len(COLUMNS) + 2] * 4
+    assert [line[-5:] for line in lines[2:4]] == ["| 1 |", "| 2 |"]
+    assert lines[5].startswith(f"1. {MACHINE.line}; {SETTING.rounds} rounds")
+    assert lines[6].startswith("2. later")
 
 
 def test_names_of_bars_are_unique():
