@@ -151,7 +151,7 @@ def test_no_module_imports_one_that_imports_it():
     assert circle(graph) == ()
 
 
-def test_a_class_name_stands_for_one_thing():
+def test_a_class_name_is_used_once():
     places = defaultdict(list)
     for _, path in modules():
         for node in parsed(path).body:

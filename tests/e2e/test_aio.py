@@ -45,6 +45,6 @@ def test_cancelling_ends_the_run_and_its_processes() -> None:
     assert [child.pid for child in workers if "load.worker" in " ".join(child.cmdline())] == []
 
 
-def test_a_wrong_argument_is_said_as_elsewhere() -> None:
+def test_a_wrong_argument_has_the_usual_error() -> None:
     with pytest.raises(UsageError, match="did you mean 'concurrency'"):
         asyncio.run(api.aio.measure("fake", concurency=4))  # type: ignore[call-arg]

@@ -300,7 +300,7 @@ def test_a_plain_server_is_measured_from_its_metadata_alone(path: str, run: Call
 
 
 @pytest.mark.parametrize("command", ["inferometer", "perf_analyzer"])
-def test_counters_that_were_reset_are_no_figures(command: str, run: Callable, tmp_path: Path) -> None:
+def test_counters_that_were_reset_give_no_figures(command: str, run: Callable, tmp_path: Path) -> None:
     """A server that was restarted in the middle counts from zero again."""
 
     def infer(number: int, request: Request) -> None:

@@ -64,7 +64,7 @@ def test_failed_requests_are_left_out_and_the_file_is_written(
     assert (found.count("ok"), found.count("http 503")) == (15, 5)
 
 
-def test_replies_that_nobody_can_read_are_null(run: Callable, tmp_path: Path) -> None:
+def test_unreadable_replies_are_null(run: Callable, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     with FakeTriton() as fake:
         words = ("-m", "fake", "-u", fake.server.address, "--request-count", "3")

@@ -199,7 +199,7 @@ def test_measure_answers_failures_with_its_own_exit_code(run: Callable, steps: C
     assert "boom" in ended.stdout
 
 
-def test_measure_without_any_answer_is_no_success(run: Callable, tmp_path: Path) -> None:
+def test_measure_fails_without_any_answer(run: Callable, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     with FakeTriton(lambda number, request: never) as fake:
         ended = run(
@@ -215,7 +215,7 @@ def test_measure_without_any_answer_is_no_success(run: Callable, tmp_path: Path)
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b'{"error": "\\ud800"}', b"\xff\xfe"], ids=["deep", "half", "binary"]
 )
-def test_whatever_a_server_says_of_a_failure_is_printed(body: bytes, run: Callable) -> None:
+def test_the_servers_message_about_a_failure_is_printed(body: bytes, run: Callable) -> None:
     with FakeTriton(lambda number, request: answer(body, 500)) as fake:
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "3")
     assert ended.code == 99

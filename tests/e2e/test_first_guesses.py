@@ -84,7 +84,7 @@ def test_a_server_whose_api_fails_is_described_by_what_it_answers(run, path, wor
     assert all(word in ended.stderr for word in words)
 
 
-def test_an_unquoted_limit_is_told_from_a_redirect(tmp_path, monkeypatch):
+def test_an_unquoted_limit_is_distinguished_from_a_redirection(tmp_path, monkeypatch):
     import subprocess
     import sys
 

@@ -125,7 +125,7 @@ def test_compare_and_view_write_what_they_can(run: Callable, full: Path, tmp_pat
     assert (ended.code, ended.stdout) == (LOCAL, f"{tmp_path / 'd.md'}\n")
 
 
-def test_a_folder_that_goes_away_during_the_run_is_told(run: Callable, tmp_path: Path) -> None:
+def test_a_folder_removed_during_the_run_is_reported(run: Callable, tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
 

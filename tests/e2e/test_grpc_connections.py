@@ -460,7 +460,7 @@ def test_a_tls_server_asked_without_tls_is_explained(run: Callable, certificate:
     assert "--ssl-grpc-use-ssl" in ended.stderr
 
 
-def test_an_unknown_model_is_told_in_the_servers_words(run: Callable) -> None:
+def test_an_unknown_model_is_reported_in_the_servers_words(run: Callable) -> None:
     with FakeGrpcTriton() as fake:
         ended = run("perf_analyzer", "-m", "nope", "-i", "grpc", "-u", fake.server.address)
     assert ended.code == 99
@@ -505,7 +505,7 @@ def test_responses_are_counted(responses: Responses, counted: int, measure: Call
     assert f"    Responses per request: {counted}\n" in ended.stdout
 
 
-def test_requests_without_a_response_are_told_apart(measure: Callable) -> None:
+def test_requests_without_a_response_are_counted_separately(measure: Callable) -> None:
     with FakeGrpcTriton(speak((EMPTY,)), decoupled=True) as fake:
         ended = measure(fake, 12, 2, "--streaming")
     assert ended.code == 3

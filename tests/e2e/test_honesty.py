@@ -69,7 +69,7 @@ def statistics(name: str, calls: int) -> dict:
     return {"name": name, "version": "1", "inference_count": calls, "inference_stats": stats}
 
 
-def test_too_few_files_are_said_before_and_after(tmp_path: Path) -> None:
+def test_a_low_file_limit_is_reported_before_and_after(tmp_path: Path) -> None:
     """The soft limit is raised to the hard one, which is too low for what was asked."""
     with FakeTriton() as fake:
         ended = subprocess.run(

@@ -52,7 +52,7 @@ def test_a_turn_without_an_answer_goes_on_and_counts():
     assert longest_ns > 0.9 * ASLEEP_S * 1e9
 
 
-def test_a_model_that_only_fails_is_said():
+def test_a_model_with_only_failures_is_reported():
     def broken(number, request):
         return answer_json({"error": "broken"}, 500)
 
@@ -64,7 +64,7 @@ def test_a_model_that_only_fails_is_said():
     assert "broken" in problem
 
 
-def test_turns_are_long_enough_for_the_slowest_and_that_takes_the_time_which_is_said():
+def test_turns_fit_the_slowest_model_and_the_duration_is_announced():
     def slow(number, request):
         return late(SLOW_S, raw(reply(b"{}")))
 

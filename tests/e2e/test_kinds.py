@@ -113,7 +113,7 @@ def test_any_other_http_server_is_asked_for_its_page(run: Callable) -> None:
         ((), "Neither a server nor a model is given; write both: localhost:8000 MODEL"),
     ],
 )
-def test_words_that_are_no_single_address(words: tuple[str, ...], sentence: str, run: Callable) -> None:
+def test_words_that_are_not_a_single_address(words: tuple[str, ...], sentence: str, run: Callable) -> None:
     ended = run("inferometer", "measure", *words)
     assert ended.code in (2, 3)
     assert sentence in ended.stderr

@@ -115,7 +115,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("missing", "words", "said"), REFUSED, ids=[row[2] for row in REFUSED])
-def test_what_cannot_be_is_said_before_any_load(
+def test_impossible_exports_are_rejected_before_any_load(
     missing: str,
     words: tuple[str, ...],
     said: str,

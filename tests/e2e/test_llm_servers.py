@@ -89,7 +89,7 @@ def test_metrics_that_were_asked_for_and_are_not_there_are_an_error(
     assert not fake.calls
 
 
-def test_a_restart_and_other_clients_are_told_of(tmp_path: Path) -> None:
+def test_a_restart_and_other_clients_are_reported(tmp_path: Path) -> None:
     """Its counter falls from look to look, and it runs more than we ask for."""
 
     class Restarting(FakeOpenAi):

@@ -96,7 +96,7 @@ def test_too_many_gpus_point_to_the_csv(run: Callable) -> None:
     assert "GPU-1" not in ended.stdout
 
 
-def test_an_endpoint_nobody_listens_on_ends_the_run_before_any_load(run: Callable) -> None:
+def test_an_unreachable_metrics_endpoint_ends_the_run_before_any_load(run: Callable) -> None:
     with FakeTriton() as fake:
         words = ("-m", "fake", "-u", fake.server.address, "--collect-metrics")
         ended = run("perf_analyzer", *words, "--metrics-url", "127.0.0.1:1/metrics")
@@ -212,13 +212,13 @@ def test_trace_settings_are_sent_before_the_first_inference_and_put_back(run: Ca
     assert order[-1] == "POST"
 
 
-def test_without_trace_options_nobody_asks(run: Callable) -> None:
+def test_without_trace_options_the_server_is_not_queried(run: Callable) -> None:
     with FakeTriton() as fake:
         run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "5")
     assert not any("trace" in request.path for request in fake.server.requests)
 
 
-def test_a_server_that_refuses_is_told_how_to_be_started(run: Callable) -> None:
+def test_the_error_says_how_to_start_a_server_that_allows_tracing(run: Callable) -> None:
     words = "Attempting to set invalid trace setting :trace file name is not given"
     with FakeTriton(control=Traces(answer_json({"error": words}, 400), trace_file="")) as fake:
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, *TRACED)

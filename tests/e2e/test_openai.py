@@ -317,7 +317,7 @@ KEY = "sk-pl4nted"
 
 @pytest.mark.parametrize("way", ["environment", "file"])
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_a_key_is_sent_and_stands_in_no_output(
+def test_a_key_is_sent_and_appears_in_no_output(
     way: str, is_failing: bool, run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED", KEY)
@@ -374,7 +374,7 @@ def test_a_file_that_holds_no_single_key_is_refused_without_its_text(
     assert KEY not in ended.stderr + ended.stdout
 
 
-def test_goodput_counts_requests_that_keep_the_promise(measured: Callable) -> None:
+def test_goodput_counts_requests_that_meet_the_slo(measured: Callable) -> None:
     with FakeOpenAi(lambda number, request: answer_json({}, 500) if number < 2 else None) as fake:
         found = measured(fake, 10, "--streaming", "--slo", "latency<1h, ttft<1h", code=1)
         goodput = found["goodput"]

@@ -195,7 +195,7 @@ def test_an_error_reply_is_shown_and_is_the_exit_code(
     assert len(fake.inferences) == 1
 
 
-def test_nobody_who_answers_is_an_error_of_the_server(run: Callable) -> None:
+def test_an_unreachable_server_is_a_server_error(run: Callable) -> None:
     def silent(number: int, request: Request) -> Any:
         return never
 

@@ -31,7 +31,7 @@ def fails_every_fourth(number: int, request: Request) -> Act | None:
         ("p99.99<400ms", "undecided", 5),
     ],
 )
-def test_a_promise_is_kept_broken_or_not_decided(
+def test_an_slo_is_met_violated_or_undecided(
     promise: str, verdict: str, code: int, run: Callable, tmp_path: Path
 ) -> None:
     files = [tmp_path / name for name in ("it.json", "it.xml", "it.csv")]
@@ -70,7 +70,7 @@ def test_a_promise_is_kept_broken_or_not_decided(
         ("p50<1h, errors<60%", ("--max-error-rate", "1%"), 1),
     ],
 )
-def test_failed_requests_and_a_promise(promise: str, more: tuple[str, ...], code: int, run: Callable) -> None:
+def test_failed_requests_and_an_slo(promise: str, more: tuple[str, ...], code: int, run: Callable) -> None:
     with FakeTriton(fails_every_fourth) as fake:
         words = (
             "measure",
@@ -87,7 +87,7 @@ def test_failed_requests_and_a_promise(promise: str, more: tuple[str, ...], code
     assert ended.code == code, ended
 
 
-def test_a_server_that_never_answers_comes_before_the_promise(run: Callable) -> None:
+def test_a_server_that_never_answers_takes_precedence_over_the_slo(run: Callable) -> None:
     with FakeTriton(lambda number, request: never) as fake:
         words = ("measure", "-m", "fake", "-u", fake.server.address, "--duration", "0.2s", "--slo", "p99<1us")
         ended = run("inferometer", *words)
@@ -157,7 +157,7 @@ def test_without_a_stream_a_text_comes_all_at_once(figure: str, run: Callable) -
     )
 
 
-def test_a_promise_is_broken_where_every_request_failed(run: Callable) -> None:
+def test_an_slo_is_violated_if_every_request_failed(run: Callable) -> None:
     with ScriptedServer(lambda request: answer(b"no", 404)) as server:
         words = ("measure", server.address, "--service-kind", "http", "-n", "20", "-q", "--slo", "p99<1h")
         ended = run("inferometer", *words, "--max-error-rate", "100%")

@@ -120,9 +120,7 @@ def test_a_server_whose_answer(act, says: str, run: Callable) -> None:
 
 @pytest.mark.parametrize("path", ["/v2", "/v2/models/fake/config"])
 @pytest.mark.parametrize("document", [[1], 5, None, {"extensions": 5, "max_batch_size": "many"}], ids=repr)
-def test_nonsense_in_the_middle_of_the_introduction_is_no_traceback(
-    path: str, document, run: Callable
-) -> None:
+def test_invalid_bytes_during_the_first_calls_give_no_traceback(path: str, document, run: Callable) -> None:
     act = answer_json(document)
     with FakeTriton(control=lambda request: act if request.path == path else None) as fake:
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "10")

@@ -178,7 +178,7 @@ def test_a_sweep_over_two_servers(run: Callable, tmp_path: Path) -> None:
         ("a:1,b:1", ("--service-kind", "triton", "-m", "x", "--shared-memory", "system"), "a single server"),
     ],
 )
-def test_nonsense_is_refused_before_anything_is_sent(
+def test_invalid_combinations_are_rejected_before_anything_is_sent(
     addresses: str, words: tuple[str, ...], said: str, run: Callable
 ) -> None:
     ended = run("inferometer", "measure", "-u", addresses, *words)

@@ -138,7 +138,7 @@ def until(is_so: Callable[[], object], timeout_s: float = 30) -> None:
         time.sleep(0.02)
 
 
-def test_a_run_is_seen_while_it_goes_on_and_ends_when_asked(fake: str, tmp_path: Path) -> None:
+def test_a_run_in_progress_is_visible_and_can_be_stopped(fake: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "kept")
     process = start(store.folder, "measure", fake, "fake", "-c", "4", "-d", "60s", "--precision", "0.1%")
     until(lambda: store.runs() and store.live_path(store.runs()[0]).exists())

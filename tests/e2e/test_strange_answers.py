@@ -142,7 +142,7 @@ BROKEN_NAME = service_pb2.ModelMetadataResponse(name="fake", platform="\u00e9").
     ],
     ids=["broken UTF-8", "endless", "no name"],
 )
-def test_a_message_that_cannot_be_used_is_told(method: str, message: bytes, says: str, run: Callable) -> None:
+def test_an_unusable_message_is_reported(method: str, message: bytes, says: str, run: Callable) -> None:
     def control(asked: str, usual: bytes) -> bytes:
         return message if asked == method else usual
 

@@ -81,7 +81,7 @@ def test_from_python() -> None:
 
 @pytest.mark.machine(reason="a search of three seconds decides only with enough requests, which need a core")
 @pytest.mark.parametrize("by", ["rate", "concurrency"])
-def test_a_promise_about_tokens_is_searched_for(run: Callable, tmp_path: Path, by: str) -> None:
+def test_find_accepts_an_slo_on_tokens(run: Callable, tmp_path: Path, by: str) -> None:
     saved = tmp_path / "result.json"
     with FakeOpenAi() as fake:
         words = ("inferometer", "find", fake.server.address, "tiny", *CHAT, "--by", by, "-d", "3s")

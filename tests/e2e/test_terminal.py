@@ -75,7 +75,7 @@ def test_ctrl_c_ends_in_order_and_gives_the_terminal_back() -> None:
     assert seen.screen.is_cursor_shown
 
 
-def test_where_nobody_watches_there_is_a_line_per_level_and_quiet_says_nothing() -> None:
+def test_without_a_terminal_each_level_is_a_line_and_quiet_prints_none() -> None:
     def stderr(*more: str) -> str:
         with FakeTriton() as fake:
             words = ["measure", fake.server.address, "fake", "-c", "1,2", "-d", "1s", *more]

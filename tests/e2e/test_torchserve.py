@@ -253,7 +253,7 @@ def test_the_servers_counters_are_in_the_report(run: Callable, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("act", [answer(b""), answer(b"x", status=404)])
-def test_metrics_that_are_not_there_are_no_obstacle(act: Act, run: Callable) -> None:
+def test_missing_metrics_do_not_stop_a_run(act: Act, run: Callable) -> None:
     with stub(answer()) as server, ScriptedServer(lambda request: act) as other:
         ended = run(
             *(

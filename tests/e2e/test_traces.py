@@ -236,7 +236,7 @@ def test_sharegpt_conversations_are_sessions_where_those_are_asked_for(
     assert said == [["one"], ["one", "one two three", "two"], ["three"]]  # the server's own answer
 
 
-def test_what_inspect_says_of_it(run: Callable, file: Callable, tmp_path: Path) -> None:
+def test_the_summary_of_inspect(run: Callable, file: Callable, tmp_path: Path) -> None:
     path, kept = file("trace.jsonl", mooncake()), tmp_path / "inspection.json"
     ended = run("inferometer", "inspect", path, "--json", str(kept), "--html", str(tmp_path / "page.html"))
     assert (ended.code, ended.stderr) == (0, "")

@@ -8,7 +8,7 @@ from inferometer.cli.main import main
 from inferometer.ui.place import maybe_read
 
 
-def test_it_ends_when_nobody_has_looked_for_a_while(run, tmp_path):
+def test_it_exits_after_being_idle_for_a_while(run, tmp_path):
     ended = run("inferometer", "ui", "--store", str(tmp_path), "--port", "0", "--idle", "300ms")
     assert (ended.code, ended.stderr) == (0, "")
     assert f"The runs in {tmp_path}: http://127.0.0.1:" in ended.stdout

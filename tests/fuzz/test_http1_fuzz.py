@@ -215,7 +215,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 @fuzz
 @given(st.one_of(fragments, mutated(), st.binary(max_size=80)), cuts, st.booleans())
-def test_nonsense_is_replies_or_a_peer_error_in_any_split(raw: bytes, cuts: bytes, keep: bool) -> None:
+def test_random_bytes_give_replies_or_a_peer_error_in_any_split(raw: bytes, cuts: bytes, keep: bool) -> None:
     whole = ours([raw], keep=keep)
     assert ours(split(raw, cuts), keep=keep) == whole
     assert ours([raw[i : i + 1] for i in range(len(raw))], keep=keep) == whole

@@ -204,7 +204,7 @@ def until_ready(process: subprocess.Popen[str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("number", "ports"), [(signal.SIGINT, Ports()), (signal.SIGTERM, choose_ports(Ports()))]
 )
-def test_serve_serves_until_it_is_told_to_end(
+def test_serve_runs_until_it_is_stopped(
     number: signal.Signals, ports: Ports, serve: Callable, tmp_path: Path
 ) -> None:
     asked = [word for name, port in ports.named() for word in (f"--{name.lower()}-port", str(port))]
@@ -285,7 +285,7 @@ def test_serve_names_a_repository_that_cannot_be_used(
 @pytest.mark.machine(
     reason="a budget of 0.1 s is spent before the first trial if other processes hold the cores"
 )
-def test_demo_tells_the_whole_story(
+def test_demo_finds_the_limit_and_raises_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo, "LEVEL_S", 1.0)

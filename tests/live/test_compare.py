@@ -98,7 +98,7 @@ def test_a_much_slower_variant_is_a_regression(
 @pytest.mark.machine(
     reason="real latencies are compared, and other load in one turn can look like a difference"
 )
-def test_the_same_model_twice_is_no_regression(server: EmbeddedTriton, tmp_path: Path) -> None:
+def test_the_same_model_twice_is_not_a_regression(server: EmbeddedTriton, tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     code = call(
         *(server, "-m", "quick", "-m", "quick", "--duration", "1s", "--json", str(path)),

@@ -42,7 +42,7 @@ def test_model_analyzer_finds_its_figures(triton, tmp_path: Path) -> None:
         assert all(len(part.split(":")) == 2 for part in row[name].rstrip(";").split(";") if part)
 
 
-def test_model_analyzer_is_told_to_try_again(triton, tmp_path: Path) -> None:
+def test_model_analyzer_retries_with_a_larger_window(triton, tmp_path: Path) -> None:
     load = ("--concurrency-range", "1", "--measurement-mode", "count_windows", "-s", "0", "-r", "3")
     done = call("perf_analyzer", *model_analyzer_line(triton, *load), folder=tmp_path)
     assert done.code == 2

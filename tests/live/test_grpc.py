@@ -295,7 +295,7 @@ def test_every_request_is_answered(words: tuple[str, ...], pa: Callable[..., End
     assert ended.figure("Request count:") == ended.figure("Successful request count:") == 8
 
 
-def test_18_the_protocol_is_told_in_any_case(triton: EmbeddedTriton) -> None:
+def test_18_the_protocol_is_accepted_in_any_case(triton: EmbeddedTriton) -> None:
     ended = call_here(
         perf_analyzer.main, "-m", "simple", "-u", triton.grpc_address, "-i", "gRPC", "--request-count", "2"
     )

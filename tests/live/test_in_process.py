@@ -163,7 +163,7 @@ def test_an_ensemble_shows_its_steps(tmp_path: Path) -> None:
         (("-m", "simple", "--shared-memory", "system"), "reads inputs in place"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_sentence(words: tuple[str, ...], sentence: str) -> None:
+def test_impossible_requests_are_rejected_with_one_sentence(words: tuple[str, ...], sentence: str) -> None:
     done = call(
         *(
             "inferometer",

@@ -184,7 +184,7 @@ def test_a_value_triton_cannot_take_is_refused(
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_a_triton_started_without_a_trace_file_is_told_how(
+def test_the_error_says_how_to_start_triton_with_a_trace_file(
     protocol: str, triton: EmbeddedTriton, classic: Callable
 ) -> None:
     words = ("-m", "simple", "-u", address(triton, protocol)["url"], "-i", protocol)

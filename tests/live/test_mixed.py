@@ -79,7 +79,7 @@ def test_a_class_that_fails_leaves_the_other_alone(triton):
 
 
 @pytest.mark.machine(reason="the outage is timed beside the run, and must agree with it within seconds")
-def test_a_server_that_dies_and_comes_back_is_told_with_its_times():
+def test_an_outage_is_reported_with_its_times():
     with EmbeddedTriton(load_models=("simple",), extra_args=QUICK) as server:
         port = int(server.http_address.rpartition(":")[2])
         again = EmbeddedTriton(load_models=("simple",), http_port=port, extra_args=QUICK)
@@ -135,7 +135,7 @@ def test_the_command_line_does_it_all(triton, tmp_path):
     assert all(name in listed for name in ("steady", "daily", "spike", "soak", "failover"))
 
 
-def test_models_that_share_a_server_are_told_what_that_costs(triton):
+def test_interfere_measures_what_sharing_a_server_costs(triton):
     found = api.interfere("simple", "upper", url=triton.http_address, service_kind="auto", duration_s=0.3)
     assert [row.name for row in found.models] == ["simple", "upper"]
     assert found.rounds == 10

@@ -78,7 +78,7 @@ def test_a_shape_above_the_models_capacity_is_overloaded(protocol, run, triton):
     reason="whether windows of an overloaded server are alike depends on its share of the cores"
 )
 @pytest.mark.parametrize("how", ["-a", "--sync"])
-def test_overload_is_reported_with_a_warning_and_is_no_failure(how, run):
+def test_overload_is_a_warning_and_not_a_failure(how, run):
     # Noise of this machine is no matter here. Synchronous callers get what is steady. The latency of others grows with
     # the time: its mean in the last of three windows is 2.3 times that in the first, while the throughput stays.
     apart = "60" if how == "-a" else "999999"

@@ -50,7 +50,7 @@ def test_every_sequence_is_whole_and_in_order(triton, words):
         assert int(found[1]) > 0
 
 
-def test_sequences_are_asynchronous_unless_told_otherwise(triton):
+def test_sequences_are_asynchronous_by_default(triton):
     assert "Using asynchronous calls" in run(triton, "-m", "accumulator", "--request-count", "5").stdout
     assert (
         "Using synchronous calls" in run(triton, "-m", "accumulator", "--sync", "--request-count", "5").stdout
@@ -88,7 +88,7 @@ def test_streams_of_data_are_replayed_whole_and_the_sums_are_right(triton, proto
         (("--concurrency-range", "8", "--sequence-id-range", "1:4"), "sequence id collision may occur"),
     ],
 )
-def test_what_sequences_cannot_do(triton, words, sentence):
+def test_unsupported_sequence_options_are_rejected(triton, words, sentence):
     done = run(triton, "-m", "accumulator", *words)
     assert done.code == 99
     assert sentence in done.stderr

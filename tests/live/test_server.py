@@ -394,7 +394,7 @@ def test_the_ensemble_labels_a_picture(triton: EmbeddedTriton, name: str) -> Non
     assert set(labels) <= set(known)
 
 
-def test_bytes_that_are_no_picture_are_refused_with_the_reason(triton: EmbeddedTriton) -> None:
+def test_bytes_that_are_not_a_picture_are_rejected_with_the_reason(triton: EmbeddedTriton) -> None:
     status, reply = classify(triton, struct.pack("<64B", *range(64)))
     assert status == 500
     assert "not a picture" in reply["error"]

@@ -62,7 +62,7 @@ def beside(triton: EmbeddedTriton, request: pytest.FixtureRequest) -> Iterator[N
         ],
     ),
 )
-def test_without_other_clients_nothing_is_said(model: str, protocol: str, triton: EmbeddedTriton) -> None:
+def test_without_other_clients_there_is_no_remark(model: str, protocol: str, triton: EmbeddedTriton) -> None:
     result = api.measure(
         model, url=address(triton, protocol), protocol=protocol, concurrency=(1, 9, 8), **QUICK
     )

@@ -146,7 +146,7 @@ def test_requests_that_fail_leave_nothing(server: EmbeddedTriton):
     assert "boom" in ended.stderr
 
 
-def test_an_output_that_does_not_fit_is_said(server: EmbeddedTriton):
+def test_an_output_that_does_not_fit_is_reported(server: EmbeddedTriton):
     words = ("-m", "str", *COUNTED, *SHARED, "--output-shared-memory-size", "10")
     ended = call(server, *words)
     assert ended.code == 99
@@ -323,7 +323,7 @@ class Elsewhere(TritonHttp):
         super().register_memory(kind, region, {**fields, "key": f"{fields['key']}_elsewhere"})
 
 
-def test_a_server_that_does_not_see_the_region_is_told_how_to_start(server: EmbeddedTriton):
+def test_the_error_says_how_to_start_a_server_that_sees_the_region(server: EmbeddedTriton):
     service = Elsewhere(endpoint(server.http_address))
     model = describe_model(service, "addsub", "", ())
     with pytest.raises(PeerError) as caught, shared_region(share(model, ADDSUB_STEPS), service):
@@ -354,7 +354,7 @@ def test_json_strings_run(server: EmbeddedTriton):
     assert ended.code == 0, ended.stderr
 
 
-def test_over_grpc_json_has_no_effect_and_that_is_said(server: EmbeddedTriton):
+def test_json_tensors_over_grpc_cause_a_warning(server: EmbeddedTriton):
     ended = call(server, "-m", "addsub", "-i", "grpc", *COUNTED, *FORMATS[0])
     assert ended.code == 0
     assert "WARNING: The tensor formats are only for HTTP" in ended.stderr

@@ -34,7 +34,7 @@ def test_streams_have_the_tokens_that_were_asked_for(vllm: Vllm, run: Callable) 
     assert found["streaming"]["first"]["max_ns"] < found["latency"]["max_ns"]
 
 
-def test_its_queue_is_told_from_prefill_by_its_own_metrics(vllm: Vllm, run: Callable) -> None:
+def test_its_own_metrics_separate_queue_from_prefill(vllm: Vllm, run: Callable) -> None:
     load = str(4 * vllm.slots)
     ended = run("inferometer", *words(vllm, "measure", *METRICS, "-c", load, "-d", "8s"))
     assert ended.code == 0, ended.stderr + ended.stdout
@@ -45,7 +45,7 @@ def test_its_queue_is_told_from_prefill_by_its_own_metrics(vllm: Vllm, run: Call
     assert "in the server's queue" in " ".join(ended.stdout.split())
 
 
-def test_choices_are_told_apart(vllm: Vllm, run: Callable) -> None:
+def test_choices_are_separated(vllm: Vllm, run: Callable) -> None:
     """The gaps of two choices that take turns are those of one, not half as long."""
     gaps = []
     for choices in ("1", "2"):

@@ -124,7 +124,7 @@ def test_where_answers_are_awaited_it_lasts_until_all_have_answered_or_seem_gone
     assert (level.classes[1].measurement is not None) == (awake_s < end_s)
 
 
-def test_each_class_is_held_to_its_own_promise(phase):
+def test_each_class_is_judged_by_its_own_slo(phase):
     level = phase(steady, refusing, promise=parse_slo("p50<10ms"))
     assert [row.promise.verdict for row in level.classes] == ["kept", "broken"]
     assert level.promise is None

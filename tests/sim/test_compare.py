@@ -147,7 +147,7 @@ def test_by_rate_latencies_are_compared():
     assert [row.verdict for row in rows] == [NO_DIFFERENCE, SLOWER, SLOWER, SLOWER]
 
 
-def test_a_rate_that_is_mostly_not_reached_is_said():
+def test_a_rate_that_is_rarely_reached_is_reported():
     point = LoadPoint("request_rate", 1000.0, Open(Constant(1000.0), cap=2))
     steadily, _ = all_series({"a": steady(4), "b": steady(4)}, point=point)
     assert Note.NOT_OFFERED in {remark.note for remark in merged(steadily, point).remarks}
@@ -234,7 +234,7 @@ def test_a_comparison_has_one_number_for_each_figure():
 
 
 @pytest.mark.parametrize("point", [CLOSED, LoadPoint("request_rate", 2, Open(Constant(2)), 2)])
-def test_that_it_takes_much_longer_than_asked_is_said_before(point):
+def test_a_much_longer_duration_than_requested_is_announced(point):
     follower = Rounds()
     all_series({"a": steady(4), "slow": steady(500)}, point=point, duration_s=2, follower=follower)
     (said,) = follower.heard

@@ -93,7 +93,7 @@ def test_a_stop_cuts_off_every_request_and_sends_none(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("code", "most_s"), [(status.MALFORMED, 2), (status.RESET, 100)], ids=["nonsense", "no answer"]
 )
-def test_nonsense_is_an_answer_and_delays_the_next_request_little(code: int, most_s: int) -> None:
+def test_an_invalid_reply_is_an_answer_and_delays_the_next_request_little(code: int, most_s: int) -> None:
     """A server that breaks off connections gets longer and longer pauses; one that talks nonsense does not."""
     clock = FakeClock()
     load = SimulatedLoad(FakeServer(lambda number, sent_ns: Reply(NS_PER_MS, code, received=0)), clock)

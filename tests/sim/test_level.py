@@ -283,7 +283,7 @@ def test_interrupt_ends_a_long_window_of_the_precision_rule_at_once(rig, level_s
     assert level.measurement.infer_per_s.value == 500
 
 
-def test_watcher_is_told_in_order(rig, level_settings, constant):
+def test_the_watcher_is_notified_in_order(rig, level_settings, constant):
     made = rig(constant(2))
     measure_level(made.instrument, level_settings(), closed(7))
     assert made.log.events == [("started", 7), ("window", 1), ("window", 2), ("window", 3), ("finished", 7)]
@@ -329,7 +329,7 @@ def test_server_that_cannot_keep_up_is_called_overloaded_and_is_reported(rig, le
     assert round(level.measurement.infer_per_s.value) == 50
 
 
-def test_only_what_is_apart_is_named(rig, level_settings, constant):
+def test_only_the_unstable_figure_is_named(rig, level_settings, constant):
     level = measure_level(rig(constant(20), servers=1).instrument, level_settings(lenient=True), at_rate(100))
     assert "latency ranged from" in level.remarks[0].text
     assert "throughput" not in level.remarks[0].text
@@ -394,7 +394,7 @@ def test_a_server_that_stays_away_in_short_windows_is_gone(rig, level_settings):
         assert 0 <= made.clock() - FIRST_NS - (2 + silent) * NS_PER_S < 2 * NS_PER_S
 
 
-def test_answers_that_are_all_wrong_are_no_sign_of_a_server_that_is_gone(rig, level_settings):
+def test_wrong_answers_do_not_mean_that_the_server_is_gone(rig, level_settings):
     def wrong(number, sent):
         return Reply(NS_PER_MS, status.MISMATCH if number > 100 else status.OK)
 
@@ -463,7 +463,7 @@ def test_bad_answers_break_the_silence(rig, level_settings):
     assert level.measurement.failed_count == 5
 
 
-def test_a_stream_that_goes_on_is_no_silence(rig, level_settings):
+def test_a_stream_in_progress_is_not_silence(rig, level_settings):
     long = Reply(200 * NS_PER_S, responses_ns=tuple(range(NS_PER_S, 200 * NS_PER_S, 10 * NS_PER_S)))
     level = measure_level(
         rig(lambda number, sent: long).instrument, level_settings(window_count=2, is_whole=True), closed(1, 2)
@@ -471,7 +471,7 @@ def test_a_stream_that_goes_on_is_no_silence(rig, level_settings):
     assert not level.remarks
 
 
-def test_a_pause_of_a_schedule_is_no_silence(rig, level_settings, constant):
+def test_a_pause_of_a_schedule_is_not_silence(rig, level_settings, constant):
     plan = Open(Listed((0, 200 * NS_PER_S)), count=2)
     level = measure_level(
         rig(constant(2)).instrument,
@@ -594,9 +594,7 @@ def test_counters_are_those_of_the_windows_ends(how, rig, level_settings, consta
     assert abs(found.server.counters.success_count - found.request_count) <= 4
 
 
-def test_counters_that_take_long_are_asked_for_once_and_after_a_failure_no_more(
-    rig, level_settings, constant
-):
+def test_slow_counters_are_read_once_and_not_again_after_a_failure(rig, level_settings, constant):
     made, asked_ns = rig(constant(2)), []
 
     def slow_then_gone():

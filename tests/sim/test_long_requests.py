@@ -181,7 +181,7 @@ def test_a_drift_goes_on_to_the_end_of_the_time_and_is_named(level_settings):
 # --- requests without tokens
 
 
-def test_long_requests_without_tokens_are_counted_by_little(level_settings):
+def test_long_requests_without_tokens_are_counted_by_littles_law(level_settings):
     """Ends alone would say 12 of 3.5 rounds in 10 s."""
     level = closed_level(
         lambda number, sent_ns: Reply(2800 * NS_PER_MS),

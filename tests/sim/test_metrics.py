@@ -68,11 +68,11 @@ def test_without_a_look_in_the_windows_the_last_before_counts(level) -> None:
     assert (metrics.polls, metrics.cpu_share) == (1, 0.7)
 
 
-def test_without_any_look_there_are_no_figures(level) -> None:
+def test_without_any_poll_there_are_no_figures(level) -> None:
     assert level(Looks([])).measurement.metrics.polls == 0
 
 
-def test_what_went_wrong_is_said_and_the_level_stands(level) -> None:
+def test_a_metrics_remark_leaves_the_level_valid(level) -> None:
     found = level(Looks([]))
     assert [remark.note for remark in found.remarks] == [Note.METRICS_SLOW]
     assert found.is_stable

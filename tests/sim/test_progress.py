@@ -107,7 +107,7 @@ def test_the_time_left_follows_from_what_ends_a_level(
     assert length_s == (None if left_s is None else pytest.approx(left_s))
 
 
-def test_the_warm_up_is_told_too(rig, constant):
+def test_the_warm_up_is_reported_too(rig, constant):
     shown = Shown()
     assert warm_up(replace(rig(constant(100)).instrument, watcher=shown), Closed(1, 5))
     assert all(row.is_warm_up for row in shown.told)

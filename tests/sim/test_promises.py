@@ -21,7 +21,7 @@ def promised(level_settings, text, *, is_judged=True, duration_s=10):
     )
 
 
-def test_a_precise_level_goes_on_until_the_promise_is_decided(rig, level_settings, constant):
+def test_a_precise_level_continues_until_the_slo_is_decided(rig, level_settings, constant):
     """Fifty requests a second are precise at once; a p99 is only known after 350 of them, none beyond."""
     level = measure_level(rig(constant(20)).instrument, promised(level_settings, "p99<21ms"), ONE)
     short = measure_level(
@@ -33,20 +33,20 @@ def test_a_precise_level_goes_on_until_the_promise_is_decided(rig, level_setting
     assert short.measurement.request_count < 350 <= level.measurement.request_count < 1000
 
 
-def test_what_is_broken_takes_no_longer_than_figures_that_are_precise(rig, level_settings, constant):
+def test_a_violated_slo_takes_no_longer_than_precise_figures(rig, level_settings, constant):
     settings = promised(level_settings, "p99<5ms")
     level = measure_level(rig(constant(10)).instrument, settings, ONE)
     assert level.promise.verdict == "broken"
     assert level.measurement.duration_ns == 5 * NS_PER_S
 
 
-def test_what_cannot_be_decided_takes_all_of_the_time_and_no_more(rig, level_settings, constant):
+def test_an_undecided_slo_takes_exactly_the_available_time(rig, level_settings, constant):
     level = measure_level(rig(constant(10)).instrument, promised(level_settings, "p99.99<50ms"), ONE)
     assert level.promise.verdict == "undecided"
     assert level.measurement.duration_ns == 10 * NS_PER_S
 
 
-def test_an_interrupted_level_does_not_show_that_it_keeps_a_promise(rig, level_settings, constant):
+def test_an_interrupted_level_does_not_show_that_it_meets_an_slo(rig, level_settings, constant):
     """After six seconds a p99 is known, and nobody knows what would have come."""
     settings = promised(level_settings, "p99<50ms")
     made = rig(constant(10))
@@ -57,7 +57,7 @@ def test_an_interrupted_level_does_not_show_that_it_keeps_a_promise(rig, level_s
     assert level.promise.reason == "interrupted"
 
 
-def test_an_overloaded_level_does_not_show_that_it_keeps_a_promise(rig, level_settings, constant):
+def test_an_overloaded_level_does_not_show_that_it_meets_an_slo(rig, level_settings, constant):
     """200 requests a second to a server of 100: for a second the mean is within any long limit."""
     point = LoadPoint("request_rate", 200, Open(Constant(200.0)), 200.0)
     made = rig(constant(10), servers=1)

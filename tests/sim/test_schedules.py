@@ -89,7 +89,7 @@ def test_a_shape_that_is_too_much_for_the_server_is_overloaded_and_reported(word
 
 
 @pytest.mark.parametrize("service", [(5, 5), (5, 60), (100, 300)])
-def test_latencies_that_only_scatter_are_no_overload(service, rig, whole):
+def test_scattered_latencies_are_not_overload(service, rig, whole):
     low, high = service
     scattered = random.Random(1)
     instrument = rig(lambda number, sent: Reply(scattered.randint(low * MS, high * MS))).instrument
@@ -108,7 +108,7 @@ def test_a_count_at_a_rate_is_judged_too(rig, level_settings, constant):
     assert notes(measure_level(rig(constant(20)).instrument, counted, capped)) == [Note.NOT_OFFERED]
 
 
-def test_pauses_are_no_silence_and_a_burst_of_failures_ends_nothing(rig, whole):
+def test_pauses_are_not_silence_and_a_burst_of_failures_does_not_end_the_level(rig, whole):
     def second_burst_fails(number, sent):
         return Reply(MS, status.RESET, received=0) if 50 <= number < 100 else Reply(MS)
 
@@ -296,7 +296,7 @@ def test_requests_that_were_due_and_not_sent_are_missed(rig, level_settings, con
 
 
 @pytest.mark.parametrize(("service_ms", "is_overloaded"), [(200, False), (25, True)])
-def test_requests_in_flight_are_no_queue_that_grows(rig, level_settings, constant, service_ms, is_overloaded):
+def test_requests_in_flight_are_not_a_growing_queue(rig, level_settings, constant, service_ms, is_overloaded):
     """Of 0.3 s, the first 0.2 pass before anything is answered; the slower server has a place for everyone."""
     made = rig(constant(service_ms), servers=None if service_ms == 200 else 1)
     short = level_settings(rule=Precision(0.0, 300 * MS), window_ns=30 * MS)

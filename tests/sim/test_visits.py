@@ -174,7 +174,7 @@ def test_a_visit_that_goes_on_survives_another_rate():
     assert set(((visits.end_ns - visits.due_ns) // MS).tolist()) == {10}
 
 
-def test_a_pause_before_the_first_request_and_one_after_the_last_are_no_latency():
+def test_pauses_before_the_first_and_after_the_last_request_are_not_latency():
     def slow(number):
         yield Pause(0.003)
         yield Call("a")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 ABSENT = {
-    "tests/e2e/test_first_guesses.py::test_an_unquoted_limit_is_told_from_a_redirect": "the name of the file behind "
-    "standard output is in /proc only",
+    "tests/e2e/test_first_guesses.py::test_an_unquoted_limit_is_distinguished_from_a_redirection": "the name "
+    "of the file behind standard output is in /proc only",
     "tests/e2e/test_startup.py::test_a_command_begins_without_what_it_does_not_need": "psutil replaces /proc, so every "
     "command imports it",
     "tests/e2e/test_startup.py::test_so_does_one_over_grpc": "likewise",

@@ -47,7 +47,7 @@ def test_what_is_lost_doubled_or_invented_is_found(rows, counted, lost, invented
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_there_are_many_faults_each_with_a_name_of_its_own(kind: str):
+def test_there_are_many_faults_with_distinct_names(kind: str):
     names = [fault.name for fault in faults_of(kind)]
     assert len(set(names)) == len(names) >= 40
 

@@ -102,7 +102,7 @@ def test_clocks_that_are_ahead_and_drift_make_no_difference():
     assert (records.end_ns - records.due_ns >= takes_s * NS_PER_S).all()
 
 
-def test_an_error_of_the_user_is_told_as_one(server):
+def test_an_error_of_the_user_is_reported_as_such(server):
     """Of a plan that only one worker has a part in."""
     with clients(ClientJob(traffic_to(server.port)), (None, None)) as load:
         load.apply(Periodic(1, 3, 1, 2))

@@ -63,7 +63,7 @@ def test_the_host_is_described(calls: str) -> None:
     assert sample.memory_used_bytes > 0
 
 
-def test_what_cannot_be_known_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_figures_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "has_proc", lambda: False)
     monkeypatch.setenv("PATH", "")
     assert host.describe_host()["ports"] is None

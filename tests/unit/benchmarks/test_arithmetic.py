@@ -18,7 +18,7 @@ from benchmarks.arithmetic import (
 from benchmarks.bar import BenchError, Direction, Sample
 
 
-def test_start_up_is_no_part_of_the_marginal_cost():
+def test_the_marginal_cost_excludes_start_up():
     start_up_s, each_us = 0.5, 30
     short = Usage(start_up_s + 1_000 * each_us / 1e6, 1_000)
     long = Usage(start_up_s + 11_000 * each_us / 1e6, 11_000)

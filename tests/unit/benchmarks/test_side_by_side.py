@@ -66,7 +66,7 @@ def verdicts(ours: Run, theirs: Run) -> dict[str, str]:
     return {row.figure: row.verdict for row in judge(PLAIN, [ours], [theirs])}
 
 
-def test_what_differs_is_said_and_noise_is_not() -> None:
+def test_differences_are_reported_and_noise_is_not() -> None:
     assert set(verdicts(run(), run(Throughput=110.0)).values()) == {"agrees"}
     assert verdicts(run(), run(Throughput=50.0))["Client: Throughput"] == "differs"
     assert verdicts(run(code=2), run()) == {"exit code": "differs"}

@@ -8,7 +8,7 @@ MIB = 2**20
 STEADY = [Part(f"part {n}", {"controller": 50 * MIB, "worker 1": 30 * MIB}, 80.0, 1000, 0) for n in range(6)]
 
 
-def test_what_stays_as_it_was_is_fine_whatever_the_start_was_like():
+def test_an_unchanged_level_passes_after_any_start():
     assert problems(STEADY) == []
     assert problems([replace(STEADY[0], memory={"controller": 40 * MIB}), *STEADY[1:]]) == []
 

@@ -60,7 +60,7 @@ def test_an_answer_is_fifty_tokens_with_usage() -> None:
         assert piece.count(b"data: ") == 1
 
 
-def test_a_stream_over_a_socket_is_never_early_and_the_server_tells_of_it() -> None:
+def test_a_stream_over_a_socket_is_never_early_and_the_server_reports_its_lateness() -> None:
     with stream_server() as address:
         body = json.dumps({"model": "exact", "messages": [], "stream": True}).encode()
         request = Request(f"{address}/v1/chat/completions", body, {"Content-Type": "application/json"})

@@ -70,7 +70,7 @@ def test_users_stay_at_their_addresses() -> None:
 
 
 @pytest.mark.parametrize("policy", BALANCES)
-def test_the_step_tells_the_address(policy: str) -> None:
+def test_the_step_identifies_the_address(policy: str) -> None:
     sent, ended, steps = [], [], [0, 0]
     balance = Balance(policy, 2, 10)
     send = balance.sending(lambda slot, step, now_ns, mark: sent.append(step), steps)

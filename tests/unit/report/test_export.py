@@ -118,7 +118,7 @@ def test_json_to_the_letter(tmp_path):
     assert remarks == ()
 
 
-def test_nothing_measured_is_a_valid_file(tmp_path):
+def test_an_export_without_requests_is_a_valid_file(tmp_path):
     assert json.loads(written(tmp_path)[0])["experiments"] == []
 
 

@@ -96,7 +96,7 @@ def planned(rate: float = 1e6, limits: tuple[str, ...] = ("client",) * 3, **aske
 
 
 @pytest.mark.parametrize(("rate", "grpc"), [(300e3, False), (300e3, True), (2e6, False)])
-def test_the_command_is_one_that_measure_understands(rate: float, grpc: bool) -> None:
+def test_measure_accepts_the_suggested_command(rate: float, grpc: bool) -> None:
     found = planned(rate, grpc=grpc)
     program, name, *words = shlex.split(found.command)
     request = read(words, import_module(f"inferometer.cli.{name}").COMMAND)

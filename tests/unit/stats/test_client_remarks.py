@@ -102,7 +102,7 @@ def test_similar_clients_have_no_remarks():
         ),
     ],
 )
-def test_a_client_that_stands_out_is_named(change, how, note, text):
+def test_an_outlier_among_clients_is_named(change, how, note, text):
     assert said({}, change, {}, **how) == [(note, text)]
 
 

@@ -124,7 +124,7 @@ def test_every_trial_is_listed_with_what_became_of_it():
     assert left_out.rows[0][0] == "config 2"
 
 
-def test_the_front_and_the_promise_are_drawn():
+def test_the_pareto_front_and_the_slo_are_drawn():
     (chart,) = section(sample_study(), "front").blocks
     lines = {line.name: line for line in chart.series}
     assert next(iter(lines)) == "front"  # drawn first, so that its points keep their colours
