@@ -22,17 +22,17 @@ from inferometer.cluster.by_client import ByClient
 from inferometer.cluster.clients import Clients
 from inferometer.cluster.messages import (
     ApplyPlan,
+    AskTime,
     ClientAnswer,
     ClientFinished,
     ClientReport,
+    ClientTime,
     Collect,
     LoadStopped,
     PlanAdjusted,
     PlanApplied,
     Question,
     StopLoad,
-    Tell,
-    Told,
 )
 from inferometer.cluster.network import ClientLost, Pending
 from inferometer.load.plan import Constant, Open
@@ -104,8 +104,8 @@ class SimulatedClient:
 
     def _answer(self, message: Question) -> ClientAnswer:
         match message:
-            case Tell():
-                return Told(self.clock(self.time.now_ns + WAY_NS))
+            case AskTime():
+                return ClientTime(self.clock(self.time.now_ns + WAY_NS))
             case ApplyPlan(_, timing):
                 self.start_ns, self.ended = timing.start_ns, 0
                 return PlanApplied()

@@ -30,7 +30,7 @@ from inferometer.options.names import with_names
 from inferometer.options.option import OWN, Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
 from inferometer.options.values import Range
-from inferometer.stats.watcher import TOLD
+from inferometer.stats.watcher import WATCHER_METHODS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -356,10 +356,10 @@ def _documented(rows: Iterable[Argument]) -> str:
 
 def _check_watcher(watcher: object) -> None:
     """Raise for a watcher that has none of the methods; any one is enough."""
-    if watcher is not None and not any(hasattr(watcher, name) for name in TOLD):
+    if watcher is not None and not any(hasattr(watcher, name) for name in WATCHER_METHODS):
         raise UsageError(
             f"watcher has none of the expected methods: {watcher!r}",
-            remedy=f"define one of {', '.join(TOLD)}",
+            remedy=f"define one of {', '.join(WATCHER_METHODS)}",
         )
 
 

@@ -136,7 +136,7 @@ class Simulator:
             found = self.trial(place, count, is_thorough=True)
             if found.is_kept:
                 break
-            self._check_hope(place, count, found)
+            self._check_reachable(place, count, found)
             count += max(1, count // 50)
         return count
 
@@ -150,7 +150,7 @@ class Simulator:
         step = 1
         _check_size(high)
         while not self.is_kept(place, high):
-            self._check_hope(place, high, self._known.get((place, high, False)))
+            self._check_reachable(place, high, self._known.get((place, high, False)))
             low, high = high, high + step
             step *= 2
         while high - low > 1:
@@ -160,7 +160,7 @@ class Simulator:
 
     # --- no number
 
-    def _check_hope(self, place: int, count: int, found: FleetTrial | None) -> None:
+    def _check_reachable(self, place: int, count: int, found: FleetTrial | None) -> None:
         """Raise NoNumber if more than `count` replicas would not help to meet the SLO."""
         _check_size(count + 1)
         requests = self._requests(self.traffic.stretches[place])

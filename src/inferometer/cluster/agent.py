@@ -18,11 +18,13 @@ from inferometer.cluster.blocks import pack
 from inferometer.cluster.messages import (
     AdjustPlan,
     ApplyPlan,
+    AskTime,
     ClientAnswer,
     ClientFailed,
     ClientFinished,
     ClientJob,
     ClientReport,
+    ClientTime,
     Collect,
     FetchKept,
     FinishClient,
@@ -34,8 +36,6 @@ from inferometer.cluster.messages import (
     Resize,
     Resized,
     StopLoad,
-    Tell,
-    Told,
 )
 from inferometer.load.plan import Open
 from inferometer.load.workers import StartProcess, Workers
@@ -98,10 +98,10 @@ class Agent:
         return self._workers.pids
 
     def handle(self, message: Question) -> ClientAnswer:
-        """Answer a request without raising; `Tell` is answered immediately, even during other requests."""
+        """Answer a request without raising; `AskTime` is answered immediately, even during other requests."""
         self._heard_ns = monotonic_ns()
-        if isinstance(message, Tell):
-            return Told(monotonic_ns())
+        if isinstance(message, AskTime):
+            return ClientTime(monotonic_ns())
         try:
             with self._lock:
                 return self._answer(message)

@@ -20,10 +20,12 @@ from inferometer.cluster.members import Loss, Member, all_lost, together
 from inferometer.cluster.messages import (
     AdjustPlan,
     ApplyPlan,
+    AskTime,
     ClientAnswer,
     ClientFailed,
     ClientFinished,
     ClientReport,
+    ClientTime,
     Collect,
     FetchKept,
     FinishClient,
@@ -34,8 +36,6 @@ from inferometer.cluster.messages import (
     Resize,
     Resized,
     StopLoad,
-    Tell,
-    Told,
 )
 from inferometer.cluster.network import ClientLost, Network, Pending
 from inferometer.load.plan import Arrivals, Open, Plan, Renewal
@@ -99,7 +99,7 @@ class Clients:
             self.network.close()
             raise
         self._called_ns = self.clock()
-        self._thread = threading.Thread(target=self._keep_company, name="inferometer-clients", daemon=True)
+        self._thread = threading.Thread(target=self._keep_alive, name="inferometer-clients", daemon=True)
         self._thread.start()
         return self
 
@@ -251,21 +251,23 @@ class Clients:
     # --- clocks
 
     def _ask_clock(self, member: Member) -> None:
-        member.told_ns = self.clock()
-        self._loose[member.client.ask(Tell())] = (member, member.told_ns)
+        member.compared_ns = self.clock()
+        self._loose[member.client.ask(AskTime())] = (member, member.compared_ns)
 
     def _ask_clocks(self) -> None:
         """Compare the clock of the next client that is due; one request at a time."""
         asked = {member for member, _ in self._loose.values()}
         now = self.clock()
         for member in self.live:
-            if member not in asked and now - member.told_ns >= EXCHANGE_NS:
+            if member not in asked and now - member.compared_ns >= EXCHANGE_NS:
                 self._ask_clock(member)
                 return  # await it alone: other answers would be read late
 
     def _until_exchange_ns(self) -> int:
         now = self.clock()
-        return max(0, min((member.told_ns + EXCHANGE_NS - now for member in self.live), default=EXCHANGE_NS))
+        return max(
+            0, min((member.compared_ns + EXCHANGE_NS - now for member in self.live), default=EXCHANGE_NS)
+        )
 
     def _maybe_timing(self, member: Member) -> Timing | None:
         """Return a new timing of the open plan if the client's clock is known better than before."""
@@ -279,7 +281,7 @@ class Clients:
         self._timings[member] = found
         return found
 
-    def _keep_company(self) -> None:
+    def _keep_alive(self) -> None:
         """Send keep-alive messages to idle clients."""
         while not self._over.wait(IDLE_S / 2):
             if self.clock() - self._called_ns < IDLE_S * NS_PER_S or not self._lock.acquire(blocking=False):
@@ -368,7 +370,7 @@ class Clients:
         while self._loose and self.clock() < until_ns:
             self._wait_some({}, until_ns)
         for member, _ in list(self._loose.values()):
-            if self.clock() - member.told_ns >= ANSWER_S * NS_PER_S:
+            if self.clock() - member.compared_ns >= ANSWER_S * NS_PER_S:
                 self._lose(member, f"it did not answer for {plain_number(ANSWER_S)} s")
 
     def _wait_some(
@@ -384,7 +386,7 @@ class Clients:
             if asked is None:
                 if pending in waiting:
                     found.append((pending, answer))
-            elif isinstance(answer, Told):
+            elif isinstance(answer, ClientTime):
                 asked[0].clock.add(Exchange(asked[1], answer.now_ns, now))
             elif isinstance(answer, ClientLost | ClientFailed):
                 self._failed(asked[0], answer)

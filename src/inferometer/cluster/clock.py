@@ -37,7 +37,7 @@ class Exchange:
     """A time request: when it was sent and answered by our clock, and the time the client answered."""
 
     asked_ns: int
-    told_ns: int
+    client_ns: int
     answered_ns: int
 
     @property
@@ -81,9 +81,9 @@ def fit(exchanges: Sequence[Exchange]) -> ClockFit | None:
     """Fit a line through all exchanges, evaluated at the last; None if there is no such line."""
     at_ns = exchanges[-1].middle_ns
     times = np.array([each.middle_ns - at_ns for each in exchanges], dtype=np.float64)
-    base = exchanges[-1].told_ns - exchanges[-1].middle_ns
-    low = np.array([each.told_ns - each.answered_ns - base for each in exchanges], dtype=np.float64)
-    high = np.array([each.told_ns - each.asked_ns - base for each in exchanges], dtype=np.float64)
+    base = exchanges[-1].client_ns - exchanges[-1].middle_ns
+    low = np.array([each.client_ns - each.answered_ns - base for each in exchanges], dtype=np.float64)
+    high = np.array([each.client_ns - each.asked_ns - base for each in exchanges], dtype=np.float64)
     slowest, quickest = _drifts(times, low, high)
     if slowest > quickest:
         return None
@@ -143,7 +143,7 @@ class ClientClock:
         known = [*self._exchanges, exchange]
         found = fit(known)
         if found is None:
-            if abs(exchange.told_ns - self.fit.to_client(exchange.middle_ns)) > JUMP_NS:
+            if abs(exchange.client_ns - self.fit.to_client(exchange.middle_ns)) > JUMP_NS:
                 self.jumps += 1
             while found is None:  # earlier exchanges are no longer valid
                 known = known[len(known) // 2 :]

@@ -45,7 +45,7 @@ class Member:
     parts: list[tuple[Progression, ...]] = field(default_factory=list)  # of the open plan, per worker
     spool_fds: Sequence[int] = ()  # for the exported requests of its workers
     spool_problem: str = ""
-    told_ns: int = 0  # when its clock was last compared
+    compared_ns: int = 0  # when its clock was last compared
     _rests: dict[int, bytes] = field(default_factory=dict)  # incomplete exported requests, by worker
 
     @property

@@ -28,13 +28,13 @@ class ClientJob:
 
 
 @frozen
-class Tell:
+class AskTime:
     """Ask for the client's time; also serves as a keep-alive message."""
 
 
 @frozen
-class Told:
-    """The client's time, in answer to `Tell`."""
+class ClientTime:
+    """The client's time, in answer to `AskTime`."""
 
     now_ns: int
 
@@ -158,9 +158,9 @@ class ClientFailed:
     text: str
 
 
-Question = Tell | ApplyPlan | AdjustPlan | Collect | FetchKept | StopLoad | Resize | FinishClient
+Question = AskTime | ApplyPlan | AdjustPlan | Collect | FetchKept | StopLoad | Resize | FinishClient
 ClientAnswer = (
-    Told
+    ClientTime
     | PlanApplied
     | PlanAdjusted
     | ClientReport

@@ -12,7 +12,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.processes import family
 from inferometer.base.reading import CERTIFICATE, read_file
 from inferometer.base.units import monotonic_ns
-from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
+from inferometer.cluster.messages import AskTime, ClientAnswer, ClientJob, ClientTime, Question
 from inferometer.cluster.network import Client, ClientLost, Pending
 from inferometer.cluster.ray_messages import (
     AskClient,
@@ -54,10 +54,10 @@ class _RayClient:
 
     def ask(self, message: Question) -> Pending:
         asked = _Asked(self.ray.next_number(), self.name)
-        is_aside = isinstance(message, Tell)
+        is_aside = isinstance(message, AskTime)
         if is_aside and self.is_here and not self.ray.is_gone:
             # Serves as a keep-alive message; the client's time is known exactly here.
-            self.ray.answer(ClientSaid(asked.number, pickle.dumps(Told(monotonic_ns()))))
+            self.ray.answer(ClientSaid(asked.number, pickle.dumps(ClientTime(monotonic_ns()))))
         self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
         return asked
 

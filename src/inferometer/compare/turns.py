@@ -198,7 +198,7 @@ def measure_point(
     if any(series.is_cut_short for series in all_series) or watcher.is_interrupted():
         return all_series
     plans = round_plans(point, budget, looks, steps=max(candidate.steps for candidate in candidates))
-    _tell_the_time(all_series, plans, looks, budget, watcher)
+    _announce_duration(all_series, plans, looks, budget, watcher)
     entries = tuple(zip(all_series, plans, strict=True))
     rounds = plans[0].rounds
     for number in range(rounds):
@@ -218,7 +218,7 @@ def measure_point(
     return all_series
 
 
-def _tell_the_time(
+def _announce_duration(
     all_series: Sequence[TurnSeries],
     plans: Sequence[RoundPlan],
     looks: Sequence[PilotRun],

@@ -180,7 +180,7 @@ class LevelJudge:
         whole = join_windows(warm)
         decision = judge_precision(rule, elapsed_ns, self._estimates(whole))
         may_go_on = decision.is_done and not is_over
-        is_decided = not may_go_on or (self._is_promise_decided(whole) and self._is_overload_decided(whole))
+        is_decided = not may_go_on or (self._is_slo_decided(whole) and self._is_overload_decided(whole))
         return decision if is_decided else GO_ON
 
     def _estimates(self, whole: Window) -> list[tuple[str, Estimate]]:
@@ -192,7 +192,7 @@ class LevelJudge:
             return [("throughput", rate_estimate(whole, settings.batch)), latency]
         return [(TOKENS, tokens)] if chosen is None else [(TOKENS, tokens), latency]
 
-    def _is_promise_decided(self, whole: Window) -> bool:
+    def _is_slo_decided(self, whole: Window) -> bool:
         """Return whether the SLO is decided: more requests may decide one that is not."""
         settings = self.closed.settings
         if settings.promise is None or not settings.judges_promise:

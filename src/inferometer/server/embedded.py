@@ -9,7 +9,7 @@ from inferometer.base.errors import InferometerError, LocalError, PeerError, Usa
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Remark
 from inferometer.server.guard import ServerFiles
-from inferometer.server.guarded import GuardedProcess, is_about_models, ports_in_use, telling_lines
+from inferometer.server.guarded import GuardedProcess, explaining_lines, is_about_models, ports_in_use
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports, listens_on, port_in_use
 from inferometer.server.repository import example_repository
 from inferometer.server.wheel import (
@@ -241,7 +241,7 @@ def _start_failure(running: _Running, what: str) -> Exception:
     lost = ports_in_use(log)
     if lost:
         return _PortLostError(lost)
-    reason = "; ".join(telling_lines(log)) or "it wrote nothing"
+    reason = "; ".join(explaining_lines(log)) or "it wrote nothing"
     if is_about_models(log):
         blame: type[InferometerError] = UsageError
     else:

@@ -257,7 +257,7 @@ def is_about_models(log: str) -> bool:
     return any(_MODEL.search(line) for line in _errors(log))
 
 
-def telling_lines(log: str) -> tuple[str, ...]:
+def explaining_lines(log: str) -> tuple[str, ...]:
     """Return the few lines that explain the failure; the last ones if none is marked as an error."""
     errors = tuple(dict.fromkeys(_errors(log)))
     if errors:

@@ -16,7 +16,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.interpreter import module_command
 from inferometer.options.names import option_name
 from inferometer.server.guard import GRACE_S, ServerFiles
-from inferometer.server.guarded import GuardedProcess, ending, last_line, telling_lines
+from inferometer.server.guarded import GuardedProcess, ending, explaining_lines, last_line
 from inferometer.server.ports import is_free
 from inferometer.server.wheel import backends_folder, find_wheel, prepare, server_environment
 from inferometer.services.tritonserver import InProcessSettings
@@ -121,7 +121,7 @@ class Host:
         """Return the log lines of the last process that may explain its end."""
         text = self._started[-1].log.read_text(errors="replace")
         own = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
-        return "; ".join(own or telling_lines(text)) or "it wrote nothing"
+        return "; ".join(own or explaining_lines(text)) or "it wrote nothing"
 
     def close(self) -> None:
         """Wait until the processes, which must have ended, are cleaned up."""

@@ -63,7 +63,7 @@ class Watcher:
         return False
 
 
-TOLD = tuple(name for name in vars(Watcher) if not name.startswith("_"))
+WATCHER_METHODS = tuple(name for name in vars(Watcher) if not name.startswith("_"))
 
 
 def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
@@ -76,7 +76,7 @@ def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
 def together(*watchers: Watcher) -> Watcher:
     """Combine watchers: each receives the calls it overrides, and any may request an end."""
     whole = Watcher()
-    for name in TOLD:
+    for name in WATCHER_METHODS:
         silent = getattr(Watcher, name)
         methods = [
             getattr(row, name)
@@ -104,7 +104,7 @@ def completed(watcher: object) -> Watcher:
 
 def _with_methods_of(watcher: object) -> Watcher:
     whole = Watcher()
-    for name in TOLD:
+    for name in WATCHER_METHODS:
         if hasattr(watcher, name):
             setattr(whole, name, getattr(watcher, name))
     return whole

@@ -32,10 +32,10 @@ from inferometer.tune.session import (
     key_end,
     launch_of,
     profile,
+    report_best,
+    report_message,
     sent_options,
     sent_prompts,
-    tell,
-    tell_best,
     with_known,
     with_trials,
 )
@@ -75,7 +75,7 @@ def profile_in_parallel(
         journal = stack.enter_context(journals.opened(settings.journal))
         watcher.planned(None, settings.search.budget_s)
         servers = stack.enter_context((make_servers or _ray_servers)(settings, watcher))
-        _tell_servers(servers, watcher)
+        _report_servers(servers, watcher)
         names = VariantNames.of(journal.variants())
         has_measured = False
         for group in groups(settings):
@@ -123,7 +123,7 @@ def _ray_servers(settings: TuneSettings, watcher: Watcher) -> ClusterServers:
     return RayServers(settings.cluster.address, settings.cluster.servers, job, watcher)
 
 
-def _tell_servers(servers: ClusterServers, watcher: Watcher) -> None:
+def _report_servers(servers: ClusterServers, watcher: Watcher) -> None:
     for number, machine in enumerate(servers.machines, 1):
         watcher.said(f"Server {number} at {machine.place}: {machine.kind}", is_detail=True)
     for machine in servers.left_out:
@@ -216,7 +216,7 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
             return ended(stop.value)
         answer = None
         if isinstance(event, SearchMessage):
-            tell(lab.watcher, event)
+            report_message(lab.watcher, event)
         elif isinstance(event, SkippedProposal):
             lab.watcher.skipped(event)
             skipped.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
@@ -227,7 +227,7 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
             answer = doing.next_trial()
             if answer is None:
                 doing.end()
-            tell_best(lab.watcher, study, doing.trials)
+            report_best(lab.watcher, study, doing.trials)
             for trial in doing.trials[count:]:
                 lab.watcher.tried(trial)
             count = len(doing.trials)

@@ -15,7 +15,7 @@ from inferometer.base.units import plain_number
 from inferometer.observe.host import open_nvml
 from inferometer.options.names import option_name
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.server.guarded import GuardedProcess, end_words, ends, telling_lines
+from inferometer.server.guarded import GuardedProcess, end_words, ends, explaining_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.discovery import ModelControl
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
@@ -208,7 +208,7 @@ class InstalledServer:
         self._guarded = guarded
 
         def explained(what: str) -> LocalError:
-            reason = "; ".join(telling_lines(guarded.log_text()))
+            reason = "; ".join(explaining_lines(guarded.log_text()))
             return LocalError(f"'{self._executable}': {what}: {reason}")
 
         wait_until_ready(self, self._launch.timeout_s, explained)

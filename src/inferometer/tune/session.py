@@ -305,7 +305,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, stop.value)
         answer = None
         if isinstance(event, SearchMessage):
-            tell(runner.watcher, _worded(event, runner.names))
+            report_message(runner.watcher, _worded(event, runner.names))
         elif isinstance(event, SkippedProposal):
             runner.watcher.skipped(event)
             trials.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
@@ -322,7 +322,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
                 return _with(study, runner, trials, SPENT)
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
-            tell_best(runner.watcher, study, with_known([*trials, *fresh], runner.known))
+            report_best(runner.watcher, study, with_known([*trials, *fresh], runner.known))
             for trial in fresh:
                 runner.watcher.tried(trial)
             listed = {trial.number for trial in trials}  # a search may repeat a proposal
@@ -355,13 +355,13 @@ def _worded(message: SearchMessage, names: VariantNames) -> SearchMessage:
     return replace(message, text=_configured(message.text, names))
 
 
-def tell(watcher: Watcher, message: SearchMessage) -> None:
+def report_message(watcher: Watcher, message: SearchMessage) -> None:
     if message.left_s is not None:
         watcher.planned(None, message.left_s)
     watcher.said(message.text, is_detail=message.is_detail, is_warning=message.is_warning)
 
 
-def tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
+def report_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
     ranked = rank(study.goals, trials)
     if ranked:
         watcher.led(ranked[0].best, does_pass=ranked[0].does_pass)

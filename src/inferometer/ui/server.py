@@ -37,8 +37,8 @@ class UiRequest:
     idle_s: float | None = None
 
 
-def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
-    """Serve the interface; `told` is called once it listens."""
+def serve(request: UiRequest, on_listening: Callable[[UiPlace], None]) -> None:
+    """Serve the interface; `on_listening` is called once it listens."""
     allowed = frozenset(map(allowed_host, request.allowed))
     with _listening(request.host, request.port) as listener:
         port: int = listener.getsockname()[1]
@@ -62,7 +62,7 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         server = uvicorn.Server(config)
         place.write(request.store, own)
         try:
-            told(own)
+            on_listening(own)
             with suppress(KeyboardInterrupt):  # the usual way to stop it
                 asyncio.run(_serve(server, listener, site, request.idle_s))
         finally:

@@ -5,7 +5,7 @@ from typing import Any
 
 from inferometer.base.units import NS_PER_MS, monotonic_ns
 from inferometer.cluster.blocks import unpack
-from inferometer.cluster.messages import ApplyPlan, ClientJob, Collect, FinishClient, StopLoad, Tell
+from inferometer.cluster.messages import ApplyPlan, AskTime, ClientJob, Collect, FinishClient, StopLoad
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.load.resumed import Timing
 from inferometer.services.endpoint import Endpoint
@@ -53,7 +53,7 @@ def test_a_planted_clock_is_that_of_the_client_and_its_workers():
         with start_clients(job, (PlantedClock(offset_ns, 50e-6),)) as network:
             (client,) = network.clients
             before = monotonic_ns()
-            told = ask(network, client, Tell()).now_ns
+            told = ask(network, client, AskTime()).now_ns
             assert told - before >= offset_ns
             start_ns = told + 50 * NS_PER_MS
             ask(network, client, ApplyPlan(Open(Constant(200), count=20), Timing(start_ns), 0, 1))

@@ -22,8 +22,8 @@ def exchanges(offset_ns: int, drift: float, seed: int, seconds: int = 120) -> li
     for second in range(0, seconds, 2):
         asked_ns = BEGIN_NS + second * NS_PER_S + draw.randrange(NS_PER_MS)
         there, back = (round(50 * NS_PER_US * draw.paretovariate(1.5)) for _ in range(2))
-        told_ns = planted(asked_ns + there, offset_ns, drift)
-        found.append(Exchange(asked_ns, told_ns, asked_ns + there + min(back, 20 * NS_PER_MS)))
+        client_ns = planted(asked_ns + there, offset_ns, drift)
+        found.append(Exchange(asked_ns, client_ns, asked_ns + there + min(back, 20 * NS_PER_MS)))
     return found
 
 
@@ -49,7 +49,7 @@ def test_past_conversions_never_change(seed: int) -> None:
     first = dict[int, int]()
     for exchange in exchanges(30 * NS_PER_MS, -40e-6, seed):
         clock.add(exchange)
-        fresh = np.arange(exchange.told_ns, exchange.told_ns + 2 * NS_PER_S, 97 * NS_PER_MS)
+        fresh = np.arange(exchange.client_ns, exchange.client_ns + 2 * NS_PER_S, 97 * NS_PER_MS)
         times = np.concatenate((np.array(sorted(first), dtype=np.int64), fresh))
         found = clock.to_ours(times)
         assert (np.diff(found) > 0).all()

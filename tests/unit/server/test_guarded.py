@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferometer.server.guarded import end_words, is_about_models, ports_in_use, telling_lines
+from inferometer.server.guarded import end_words, explaining_lines, is_about_models, ports_in_use
 
 NOISE = """\
 E1115 04:07:31.506159 5771 server.cc:241] "CudaDriverHelper has not been initialized."
@@ -48,7 +48,7 @@ PORT = (
     ],
 )
 def test_telling_lines(log: str, lines: tuple[str, ...]):
-    assert telling_lines(log) == lines
+    assert explaining_lines(log) == lines
 
 
 def test_a_refused_port_is_found():

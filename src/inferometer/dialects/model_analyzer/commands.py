@@ -65,7 +65,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
         try:
             studies = list((profile or session.profile)(job.settings, watcher, make_meter=make_meter))
         finally:
-            watcher.tell_saved()
+            watcher.report_saved()
         if interrupts.count:
             console.info("Interrupted: what was measured is saved; run the same command again to go on.")
             return FAILURE

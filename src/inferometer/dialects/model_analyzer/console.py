@@ -177,7 +177,7 @@ class SearchConsole(Watcher):
         drop_link(self._checkpoint)
         write_file(self._checkpoint, json.dumps(document))
 
-    def tell_saved(self) -> None:
+    def report_saved(self) -> None:
         if not self._is_made:
             return
         if self._checkpoint is None:

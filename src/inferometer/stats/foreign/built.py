@@ -235,44 +235,44 @@ def _tokens(said: Summary) -> TokenFigures | None:
 
 def as_stated(found: Measurement, said: Summary) -> Measurement:
     """Return the figures as stated, with the intervals and histograms of the requests."""
-    told = stated(said)
-    latency = _as_stated(found.latency, told.latency)
-    values = dict(told.latency_intervals)
+    summary = stated(said)
+    latency = _as_stated(found.latency, summary.latency)
+    values = dict(summary.latency_intervals)
     streaming, tokens = found.streaming, found.tokens
-    if streaming is not None and told.streaming is not None:
+    if streaming is not None and summary.streaming is not None:
         streaming = replace(
             streaming,
-            first=_as_stated(streaming.first, told.streaming.first),
-            gaps=_as_stated(streaming.gaps, told.streaming.gaps),
+            first=_as_stated(streaming.first, summary.streaming.first),
+            gaps=_as_stated(streaming.gaps, summary.streaming.gaps),
         )
-    if tokens is not None and told.tokens is not None:
-        rate = told.tokens.output_per_s
+    if tokens is not None and summary.tokens is not None:
+        rate = summary.tokens.output_per_s
         tokens = replace(
-            told.tokens,
-            per_answer=_as_stated(tokens.per_answer, told.tokens.per_answer),
-            per_prompt=_as_stated(tokens.per_prompt, told.tokens.per_prompt),
-            between=_as_stated(tokens.between, told.tokens.between),
+            summary.tokens,
+            per_answer=_as_stated(tokens.per_answer, summary.tokens.per_answer),
+            per_prompt=_as_stated(tokens.per_prompt, summary.tokens.per_prompt),
+            between=_as_stated(tokens.between, summary.tokens.between),
             output_interval=_around(rate, tokens.output_interval or Estimate(rate)),
-            per_user=told.tokens.per_user or tokens.per_user,
+            per_user=summary.tokens.per_user or tokens.per_user,
             prefill=tokens.prefill,
             decode=tokens.decode,
             classes=tokens.classes,
         )
     return replace(
         found,
-        duration_ns=told.duration_ns or found.duration_ns,
-        request_count=told.request_count,
-        failed_count=told.failed_count,
-        infer_per_s=_around(told.infer_per_s.value, found.infer_per_s),
+        duration_ns=summary.duration_ns or found.duration_ns,
+        request_count=summary.request_count,
+        failed_count=summary.failed_count,
+        infer_per_s=_around(summary.infer_per_s.value, found.infer_per_s),
         latency=latency,
         latency_intervals=tuple(
             (name, _around(values[name].value, row) if name in values else row)
             for name, row in found.latency_intervals
         ),
         service=latency,
-        streaming=streaming or told.streaming,
-        tokens=tokens or told.tokens,
-        failures=found.failures or told.failures,
+        streaming=streaming or summary.streaming,
+        tokens=tokens or summary.tokens,
+        failures=found.failures or summary.failures,
     )
 
 
