@@ -210,9 +210,9 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("OpenAI", "{at} -m nope", PEER, "the server has no model 'nope'; it has tiny", ""),
     ("OpenAI", "{at}/v1 -m nope", PEER, "the server has no model 'nope'; it has tiny", ""),
     ("OpenAI", "{at}/v1/completions -m tiny --endpoint v1/x", USAGE, "contains the endpoint 'v1/completions'", ""),
-    ("a page", "{at} -m fake", PEER, "but has no model 'fake'", "{at}"),
-    ("a page", "{at}/page -m fake", PEER, "but has no model 'fake'", "{at}/page"),
-    ("a page", "{at}/v2 -m fake", PEER, "but has no model 'fake'; check the port and the path\n", ""),
+    ("a page", "{at} -m fake", PEER, "and does not list its models", "{at}"),
+    ("a page", "{at}/page -m fake", PEER, "and does not list its models", "{at}/page"),
+    ("a page", "{at}/v2 -m fake", PEER, "and does not list its models: it answers GET /v1/models with", ""),
     ("a page", "https://{at}/page", USAGE, "{at} does not use TLS", "http://{at}/page"),
     ("a page", "{at}/none", PEER, "answers GET /none with status 404", ""),
     ("a locked page", "{at} -m fake", PEER, "it requires authentication; give a key with --api-key-env", ""),
@@ -232,7 +232,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("moved", "{at}/page", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there"),
     ("moved", "{at} -m fake --service-kind triton", USAGE, "redirects to", "http://127.0.0.1:9/there fake"),
     ("a page of errors", "{at} -m fake --service-kind triton", PEER, "a page 'Not here'; check the address", ""),
-    ("a page of errors", "{at} -m fake", PEER, "but has no model 'fake'; check the port and the path\n", ""),
+    ("a page of errors", "{at} -m fake", PEER, "and does not list its models: it answers GET /v1/models with", ""),
 )  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def test_pages_are_compared_by_their_addresses_alone(run: Callable, peer: Callab
     assert "looks like" not in ended.stdout
     refused = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", "fake", *SHORT)
     assert refused.code == PEER
-    assert f"{one} looks like an HTTP server of unknown kind, but has no model 'fake'" in refused.stderr
+    assert f"{one} looks like an HTTP server of unknown kind and does not list its models" in refused.stderr
 
 
 def test_a_comparison_names_the_variant_to_write(run: Callable, peer: Callable) -> None:
@@ -338,7 +338,7 @@ def test_a_model_may_have_dots_in_its_name(words: str, shown: str, run: Callable
     [
         ("metrics", "{at} is a metrics port"),
         ("OpenAI", "only Triton models can be tuned; measure it as it is: inferometer measure {at} tiny"),
-        ("a page", "but has no model 'tiny'; check the port and the path; or, for the page itself, type"),
+        ("a page", "does not list its models: it answers GET /v1/models with status 404; check"),
     ],
 )  # fmt: skip
 def test_only_triton_is_tuned(name: str, says: str, run: Callable, peer: Callable) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -96,16 +97,32 @@ ANSWERED = (
     ("measure {url} simple --stages 1s:4", "it is --shape-load here"),
     ("bench {url} simple -c 8", "write inferometer measure {url} simple -c 8"),
     ("attack -r 50 {url} simple", "write inferometer measure -r 50 {url} simple"),
+    (
+        "attack -duration=5s -rate=50 {url} simple",
+        "there, '-duration=5s' has only one dash; write --duration=5s",
+    ),
+    (
+        "bench serve --model tiny --num-prompts 10",
+        "there, Invalid long option '--num-prompts'; it is -n here",
+    ),
+    ("benchmark run --target http://{url}", "there, Invalid long option '--target'; it is --url here"),
+    ("run script.js", "there, 'script.js' is the name of a file"),
+    ("profile -m tiny -u {url} --endpoint-type chat", "write inferometer measure URL MODEL"),
+    ("report results.bin", "write inferometer view results.bin"),
+    ("measure {url} simple --json {program}", "it is an existing program"),
+    ("measure {url} simple -n 9 -f {program}", "it is an existing program"),
     ("bench {url} simple --slo p99<50ms", "write inferometer measure {url} simple --slo 'p99<50ms'"),
 )
 
 
 @pytest.mark.parametrize(("line", "answer"), ANSWERED)
 def test_it_is_answered_with_what_to_type(
-    server: FakeTriton, run: Callable[..., Ended], line: str, answer: str
+    server: FakeTriton, run: Callable[..., Ended], tmp_path: Path, line: str, answer: str
 ):
-    ended = run("inferometer", *line.format(url=server.server.address).split())
+    (program := tmp_path / "locustfile.py").write_text("pass")
+    ended = run("inferometer", *line.format(url=server.server.address, program=program).split())
     assert ended.code == 2
     assert answer.format(url=server.server.address) in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     assert not server.inferences
+    assert program.read_text() == "pass"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Ended
-from tests.support.servers import FakeModel, FakeTriton, ScriptedServer, answer_json
+from tests.support.servers import FakeModel, FakeTriton, ScriptedServer, answer, answer_json
 
 MODEL = FakeModel("simple", inputs=(("INPUT0", "INT32", (2,)),))
 NAMES = ("simple", "resnet50", "bert-base")
@@ -82,6 +82,33 @@ def test_a_server_whose_api_fails_is_described_by_what_it_answers(run, path, wor
     assert f"it answers GET {path} with status 500" in ended.stderr
     assert "has no model" not in ended.stderr
     assert all(word in ended.stderr for word in words)
+
+
+PAGE = answer(b"<html>sign in</html>", 200, {"Content-Type": "text/html"})
+LISTINGS = (
+    (answer_json({"error": "key"}, 401), "requires authentication"),
+    (answer_json({"error": "key"}, 403), "requires authentication"),
+    (PAGE, "GET /v1/models with a web page"),
+    (answer(b"oops"), "GET /v1/models with text that is not JSON"),
+    (answer_json({"data": "x"}), "GET /v1/models with JSON of an unknown form"),
+    (answer_json({"error": "wait"}, 429), "GET /v1/models with status 429"),
+    (answer_json({"detail": "Not Found"}, 404), "GET /v1/models with status 404"),
+    (answer(b"", 302, {"Location": "https://login.example/"}), "GET /v1/models with status 302"),
+)
+
+
+@pytest.mark.parametrize(("listing", "says"), LISTINGS, ids=[says for _, says in LISTINGS])
+@pytest.mark.parametrize("model", [(), ("tiny",)])
+def test_a_server_that_does_not_list_its_models_is_not_said_to_have_none(run, listing, says, model):
+    def act(request):
+        return listing if request.path == "/v1/models" else answer_json({"detail": "Not Found"}, 404)
+
+    with ScriptedServer(act) as server:
+        ended = run("inferometer", "measure", server.address, *model)
+    assert ended.code == 3, ended.stderr
+    assert says in ended.stderr
+    assert "has no model" not in ended.stderr
+    assert "--service-kind" in ended.stderr
 
 
 def test_an_unquoted_limit_is_distinguished_from_a_redirection(tmp_path, monkeypatch):

@@ -171,6 +171,9 @@ class Outputs:
 # --- checks before the load starts
 
 
+_PROGRAMS = (".py", ".js", ".ts", ".lua", ".sh", ".go", ".java", ".jmx")
+
+
 def writable(*paths: str | Path | None) -> None:
     """Reject report files that could not be written later, without changing the disk. None paths are skipped."""
     for path in [Path(path) for path in paths if path is not None]:
@@ -184,6 +187,8 @@ def _try_to_write(path: Path) -> None:
     folder = path.parent
     if path.is_dir():
         raise _refusal(path, "it is a folder", "give the name of a file")
+    if path.suffix in _PROGRAMS and path.exists():
+        raise _refusal(path, "it is an existing program", "give the name of a file for the result")
     if not folder.exists():
         raise _refusal(path, f"the folder '{folder}' does not exist", f"create it with: mkdir -p {folder}")
     if not folder.is_dir():

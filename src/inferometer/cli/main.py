@@ -84,7 +84,7 @@ OTHER_TOOLS = {
         "ui": "dashboard gui web",
         "serve": "server",
         "check": "lint validate",
-        "--version": "version -V",
+        "--version": "version -V -v",
         "help": "-help -? man usage",
     }.items()
     for name in names.split()
@@ -128,22 +128,41 @@ def _run(words: list[str]) -> int:
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
         if name in OTHER_TOOLS:
-            raise UsageError(
-                f"unknown command '{name}'",
-                remedy=f"write inferometer {OTHER_TOOLS[name]} {shlex.join(rest)}".rstrip(),
-            )
+            raise UsageError(f"unknown command '{name}'", remedy=_as_ours(OTHER_TOOLS[name], rest))
         if name.startswith("-"):
             raise UsageError(f"'{name}' comes before the command", remedy=_command_first(words))
         if is_address(name):
             remedy = f"to measure an address, write: inferometer measure {shlex.join(words)}"
         raise UsageError(f"unknown command '{name}'", remedy=remedy)
     if name in CLASSIC_TUNER:
+        from inferometer.dialects.model_analyzer.command_line import check_tool
         from inferometer.dialects.model_analyzer.main import our_command
 
+        check_tool(name, rest)
         return our_command(name, rest)
     if name in ABOUT:
         return _print_about(name, rest)
     return _run_command(name, rest)
+
+
+def _as_ours(ours: str, words: list[str]) -> str:
+    """Return the remedy with our command for another tool's: the whole line, or what to change in it as well."""
+    name, *first = ours.split()
+    words = (
+        words[1:] if words[:1] in (["serve"], ["run"]) else words
+    )  # vllm bench serve, guidellm benchmark run
+    if name not in OURS:
+        return f"write inferometer {ours} {shlex.join(words)}".rstrip()
+    from inferometer.options.command_line import Ask, read
+
+    command: Command[Any] = import_module(f"inferometer.cli.{name}").COMMAND
+    try:
+        request = read([*first, *words], command)
+        if not isinstance(request, Ask) and "--url" in command.by_name:
+            request.target()
+    except UsageError as error:
+        return f"write inferometer {ours}; there, {error.spelled(command.spell)}"
+    return f"write inferometer {ours} {shlex.join(words)}".rstrip()
 
 
 def _command_first(words: list[str]) -> str:

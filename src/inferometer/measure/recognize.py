@@ -209,7 +209,7 @@ def _unless_known(options: Options, written: Address, looks: ServerGuess, comman
 
 def _found_plain(options: Options, written: Address, looks: ServerGuess, command: str) -> Recognized:
     where = f"{host_and_port(options, written)} looks like {looks.title}"
-    if looks.is_locked and (options.model or looks.page_status in (401, 403)):
+    if looks.is_locked and (options.model or looks.page_status >= 300):
         raise PeerError(
             f"{where}: it requires authentication",
             remedy=f"give a key with {option_name('--api-key-env')} NAME, {option_name('--api-key-file')} "
@@ -233,18 +233,25 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
         right = typed(options, "measure" if command == "tune" else command, url, "")
         page = f"; or, for the page itself, {right}"
         raise PeerError(
-            f"{where}, but has no model '{options.model}'",
-            remedy=f"check the port and the path{page if looks.page_status < 300 else ''}",
+            f"{where} and does not list its models: it answers {looks.listing}"
+            if looks.listing
+            else f"{where} and does not list its models",
+            remedy=f"check the port and the path{page if looks.page_status < 300 else ''}; {_if_text()}",
         )
     if not options.bodies and 300 <= looks.page_status < 500:
-        page = f"{written.path or '/'}{written.query}"
+        page = f"GET {written.path or '/'}{written.query}"
+        listing = "" if looks.listing.startswith(f"{page} ") or not looks.listing else f", {looks.listing}"
         raise PeerError(
-            f"{where} and answers GET {page} with status {looks.page_status}",
+            f"{where} and answers {page} with status {looks.page_status}{listing}",
             remedy=f"check the port and the path, or define the request with {option_name('--path')}, "
-            f"{option_name('--method')} and {option_name('--body')}",
+            f"{option_name('--method')} and {option_name('--body')}; {_if_text()}",
         )
     given = "" if looks.kind == "http" else " and receives the given request"
     return _plain(options, written), (f"{where}{given} (--service-kind http).",)
+
+
+def _if_text() -> str:
+    return f"if it serves text, add {option_name('--service-kind', 'openai')}"
 
 
 _INFER_PATHS = {

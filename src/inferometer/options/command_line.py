@@ -195,6 +195,8 @@ class Request(Generic[T]):
             others = (word for word in self.words if word not in addresses)
             return Target((*urls, *addresses), (*models, *others))
         words = list(self.words)
+        for word in words:
+            _check_not_a_file(word)
         if not urls and (url := self._address(words, has_model=bool(models))) is not None:
             urls = (url,)
             words.remove(url)
@@ -214,7 +216,7 @@ class Request(Generic[T]):
 
     def _check_strays(self, words: Sequence[str], urls: Sequence[str], *, has_model: bool) -> None:
         """Raise for values written without their option, or without the commas between them."""
-        if len(words) == 1 and not has_model:
+        if len(words) == 1 and not has_model and not re.search("[<>]", words[0]):
             return
         for place, word in enumerate(words):
             meant = self._option_of(word)
@@ -267,6 +269,27 @@ class Request(Generic[T]):
                 remedy = f"for help, write {self.command.program} --help"
             raise UsageError(f"'{words[0]}' is not an address", remedy=remedy)
         return (addresses or words)[0]
+
+
+_FILES = {
+    "yaml yml": "write --scenario {word} if it is a scenario; options are read with --config {word}",
+    "json": "for a saved run, write inferometer view {word}; for a request body, add --body @{word}",
+    "js ts py lua": "scripts of other tools are not run; docs/coming-from.md lists the options for what they do",
+    "txt jsonl csv": "for prompts, add --prompts {word}; for a trace, --replay {word}",
+}
+"""What to write instead of the name of a file, by its ending."""
+
+
+def _check_not_a_file(word: str) -> None:
+    """Raise for the name of a file where an address or a model belongs."""
+    if is_surely_address(word):
+        return
+    ending = word.lower().rpartition(".")[2] if "." in word[1:] else ""
+    remedy = next((text for endings, text in _FILES.items() if ending in endings.split()), None)
+    if ending and remedy is not None:
+        raise UsageError(
+            f"'{word}' is the name of a file, not an address or a model", remedy=remedy.format(word=word)
+        )
 
 
 _ASIDES = frozenset(field.name for field in dataclasses.fields(Asides))
@@ -450,57 +473,22 @@ def _full_name(prefix: str, by_name: Mapping[str, Option], *, is_classic: bool) 
     raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, by_name))
 
 
-_OTHER_TOOLS = {
-    name: tuple(ours.split())
-    for ours, names in {
-        "-c": "--vus --users --clients --num-users --num-clients --parallel --concurrent --max-concurrency",
-        "--rate --traffic": "--qps --rps --arrival-rate --rate-limit --overall-rate --throughput --rate --load -R",
-        "-n --runs": "--iterations --number --amount --count --samples --runs --last --max-requests",
-        "-n": "--num-requests --num-prompts --total-requests",
-        "--workers": "--threads --processes --max-workers --cpus",
-        "--body": "--body-file --post --post-data --request-body",
-        "--service-kind": "--backend --endpoint-type --kind --server-type",
-        "--budget --duration": "--time --timelimit --benchmark-duration --max-time --max-duration --length",
-        "--budget -d": "--run-time --max-seconds --trials --max-trials",
-        "--json": "-o --output --out --output-path --output-file --output-dir --summary-export --artifact-dir "
-        "--format --output-format --export-format --save --save-result --result --results",
-        "--html": "--html-report --report --report-file",
-        "-H": "--auth --auth-token --bearer --content-type --cookie --token",
-        "--quiet": "--silent --headless --no-tui --no-progress",
-        "-v": "--debug --log-level",
-        "--sweep": "--rate-type --profile --step",
-        "--data": "--dataset --input-file --input-data-file --payload",
-        "--fail-if --slo": "--threshold --thresholds --max-regression --tolerance --assert",
-        "--slo": "--goodput --sla --objective-latency --max-latency --latency --latency-limit --p50 --p90 --p95 --p99",
-        "--warmup": "--warmup-requests --warmup-duration --warmup-percent --warm-up",
-        "--method": "-X",
-        "--batch": "--batch-size --batchsize",
-        "--shape-load": "--stages --stage --ramp-up --ramp --spawn-rate",
-        "--url": "--host --target --port --server --base-url --address",
-        "-m": "--model-name --model-id",
-        "--arrivals": "--distribution --poisson --request-distribution",
-        "--prompt-tokens": "--isl --synthetic-input-tokens-mean --input-tokens --input-len --random-input-len",
-        "--output-tokens": "--osl --output-tokens-mean --output-len --random-output-len --max-tokens --max-new-tokens",
-        "--prompts": "--prompt --prompt-file",
-        "--model-repository": "--models --repository --model-store",
-    }.items()
-    for name in names.split()
-}
-"""Our options, the first that the command has, by their names in wrk, k6, vegeta, locust, hey, ab, hyperfine, guidellm,
-aiperf and vLLM."""
-
 _NOT_PREFIXES = ("--token", "--latency")
 """Names of other tools that would be read as prefixes of options of ours with another meaning."""
 
 
 def _as_ours(name: str, by_name: Mapping[str, Option]) -> str:
     """Return what to write instead of another tool's option; empty if unknown."""
+    from inferometer.options.other_tools import BODY_FILES, OTHER_TOOLS
+
     ours = next(
-        (own for own in _OTHER_TOOLS.get(name, ()) if own in by_name and not by_name[own].instead), None
+        (own for own in OTHER_TOOLS.get(name, ()) if own in by_name and not by_name[own].instead), None
     )
     if ours is None:
         return ""
     row = by_name[ours]
+    if ours == "--body" and name.startswith("--") and name not in BODY_FILES:
+        return f"it is a field of the body here: --body {name[2:].replace('-', '_')}=VALUE"
     return f"it is {ours} here" + ("" if row.values is None else f": {ours} {row.metavar}")
 
 
@@ -510,7 +498,9 @@ def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
     found = nearest(
         name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
     )
-    return f"did you mean {found}?" if found else "see --help-all for the options"
+    if found:
+        return f"did you mean {found}?"
+    return "see --help-all for the options, and docs/coming-from.md for those of other tools"
 
 
 def stray(word: str, *, is_secret: bool = False, command: Command[Any] | None = None) -> UsageError:

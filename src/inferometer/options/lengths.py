@@ -109,10 +109,20 @@ _EXAMPLES: Mapping[str, str] = {
 }
 
 
+def _meant(item: str) -> str:
+    """Suggest a distribution for `100-200` and `512±64`; empty for anything else."""
+    found = re.fullmatch(r"\s*(\d+)\s*(-|:|\.{2,3}|–|±|\+/?-)\s*(\d+)\s*", item)
+    if found is None:
+        return ""
+    return f"write '{'normal' if found[2] in ('±', '+-', '+/-') else 'uniform'}({found[1]}, {found[3]})'"
+
+
 def _choice(name: str, asked: str, item: str) -> Choice:
     found = re.fullmatch(_ITEM, item.strip())
     if found is None:
-        raise UsageError(f"{name} '{asked}': '{item.strip()}' is not a length", remedy=_REMEDY)
+        raise UsageError(
+            f"{name} '{asked}': '{item.strip()}' is not a length", remedy=_meant(item) or _REMEDY
+        )
     prompt, output, weight = found.groups()
     choice = Choice(int(prompt), None if output is None else int(output), float(weight or 1))
     sizes = (choice.prompt, *(() if choice.output is None else (choice.output,)))

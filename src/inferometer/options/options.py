@@ -29,6 +29,7 @@ from inferometer.options.reach import Reach
 from inferometer.options.values import (
     Range,
     above_zero,
+    api_or_path,
     body,
     choice,
     cluster,
@@ -481,7 +482,7 @@ class Options:
     endpoint: str = option(
         "--endpoint",
         "Path appended to the address with --service-kind openai (inferometer: v1/chat/completions).",
-        text("PATH", Reach.CHOOSES_CALLS, is_harmless=lambda word: word in ENDPOINTS),
+        api_or_path(*ENDPOINTS),
         default="",
         own="--endpoint",
         own_help=f"API of a text server: {', '.join(ENDPOINTS)}, or a path (default chat).",
@@ -798,7 +799,7 @@ class Options:
                 ("-t",),
                 "First concurrency; use --concurrency-range.",
                 whole(least=1, noun="concurrency"),
-                instead="write the levels with {-c}, such as {-c} 1:8",
+                instead="write the levels with {-c}, such as {-c} 1:8, and a number of threads with {--workers}",
                 field="old_start",
                 is_deprecated=True,
             ),

@@ -2,6 +2,7 @@
 
 import os.path
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
 from inferometer.base.slo import parse_slo
-from inferometer.base.text import is_digits
+from inferometer.base.text import is_digits, nearest
 from inferometer.base.units import NS_PER_MS, NS_PER_S, parse_duration_ns, parse_share, plain_number
 from inferometer.options.reach import Reach
 
@@ -86,7 +87,7 @@ _PERIODS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h"
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM])")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([,_' ])[0-9]{3})(?:\1[0-9]{3})*|[0-9]+(?:_[0-9]+)+")
 _RATE = re.compile(
-    r"(?P<number>.*?[0-9.kKmM])\s*(?:(?:rps|qps|hz|ops|tps)|(?:(?:r|req|reqs|requests?|queries)\s*)?(?:/|\bper\s)\s*"
+    r"(?P<number>.*?[0-9.kKmM])\s*(?:(?:rps|qps|hz|ops|tps)|r(?:eq)?p(?P<per>[mh])|(?:(?:r|req|reqs|requests?|queries)\s*)?(?:/|\bper\s)\s*"
     r"(?:1\s*)?(?P<period>s|sec|second|m|min|minute|h|hour))",
     re.IGNORECASE,
 )
@@ -116,7 +117,7 @@ def plain_rate(word: str) -> str:
     """Turn `100/s`, `100rps`, `6000/min` and `1k` into requests per second; return any other word unchanged."""
     match, scale = _RATE.fullmatch(word.strip()), 1
     if match is not None:
-        word, scale = match["number"], _PERIODS[(match["period"] or "s").lower()]
+        word, scale = match["number"], _PERIODS[(match["period"] or match["per"] or "s").lower()]
     word = plain_count(word)
     is_scaled = scale != 1 and re.fullmatch(_DECIMAL, word.strip()) is not None
     return str(float(word) / scale) if is_scaled else word
@@ -151,11 +152,24 @@ def _refuse_time(name: str, word: str, metavar: str = "") -> None:
         raise refusal(name, f"'{word}' is a duration, but {name} takes a number", remedy=remedy)
 
 
+def _refuse_content(name: str, word: str) -> None:
+    """Raise for a body, or the name of a file, where a number belongs: other tools have such options."""
+    if word.lstrip()[:1] in ("{", "@"):
+        body = word
+    elif re.search(r"[A-Za-z]", word) and is_named(word):
+        body = f"@{word}"
+    else:
+        return
+    remedy = f"for a request body, write --body {shlex.quote(body)}"
+    raise refusal(name, f"'{word}' is not a number", remedy=remedy)
+
+
 def _plainly(values: Values, plain: Callable[[str], str]) -> Values:
     """Accept informal notations of the values in our own commands."""
 
     def read(name: str, word: str) -> Any:
         _refuse_time(name, word, values.metavar)
+        _refuse_content(name, word)
         return values.read(name, plain(word))
 
     return replace(values, read=read, classic=values.read)
@@ -284,12 +298,40 @@ def above_zero(metavar: str, noun: str, example: str, *, suffix: str = "") -> Va
     return _refined(Values(read, metavar, check=_at_least(0)), refuse)
 
 
+_SYNONYMS = {
+    word: choice
+    for choice, words in {
+        "openai": "vllm sglang tgi ollama llama.cpp llamacpp lmdeploy trtllm tensorrt-llm openai-chat "
+        "openai-completions openai_http nim chat llm text",
+        "triton": "kserve kserve-v2 mlserver tritonserver nvidia",
+        "torchserve": "torch pytorch",
+        "tfserving": "tf tf-serving tensorflow tensorflow_serving",
+        "dynamic_grpc": "grpc",
+        "http": "https rest web",
+        "poisson": "exponential exp random",
+        "constant": "uniform fixed deterministic",
+    }.items()
+    for word in words.split()
+}
+"""Words of other tools for values of options."""
+
+
+def _meant(word: str, values: tuple[str, ...]) -> str:
+    """Return the value that was probably meant; empty if none is."""
+    found = _SYNONYMS.get(word.lower(), "")
+    return found if found in values else nearest(word.lower(), values)
+
+
 def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str, ...] = ()) -> Values:
     """One of the values; `unsaid` are accepted only from Python."""
 
     def refuse(name: str, value: Any) -> UsageError:
+        close = _meant(value, values) if isinstance(value, str) else ""
+        hint = f"did you mean '{close}'? " if close else ""
         return refusal(
-            name, f"Unsupported type provided: '{value}'", remedy=f"the available options are {_list(values)}"
+            name,
+            f"Unsupported type provided: '{value}'",
+            remedy=f"{hint}the available options are {_list(values)}",
         )
 
     def read(name: str, word: str) -> str:
@@ -303,6 +345,20 @@ def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str
             raise refuse(name, value)
 
     return Values(read, metavar, values, check)
+
+
+def api_or_path(*names: str) -> Values:
+    """The name of an API, or the path of its endpoint."""
+    path = text("PATH", Reach.CHOOSES_CALLS, is_harmless=lambda word: word in names)
+
+    def read(name: str, word: str) -> str:
+        if word not in names and "/" not in word and (close := nearest(word.lower(), names)):
+            raise refusal(
+                name, f"Unknown API '{word}'", remedy=f"did you mean '{close}'? a path begins with /"
+            )
+        return word
+
+    return replace(path, read=read, classic=path.read)
 
 
 def switch(metavar: str, *off: str, on: tuple[str, ...]) -> Values:
@@ -353,6 +409,10 @@ def levels(*, decimals: bool = False) -> Values:
             raise invalid(name, word, remedy)
         word = plain_levels(word, plain_rate if decimals else plain_count)
         first, *rest = word.split(":")
+        spans = len(re.findall(r"(?<=[0-9])\s*[:-]\s*(?=[0-9x*])", word))
+        if spans > 2 or (spans and "," in word) or ".." in word:  # notations mixed
+            remedy = f"write a list, such as {name} 1,2,4, or a range, such as {name} 1:8, 1:8:2 or 1:64:x2"
+            raise invalid(name, word, remedy)
         if not rest:
             numbers = [convert(name, part, word) for part in word.split(",")]
         elif len(rest) == 2 and rest[1][:1] in ("x", "*"):
@@ -549,6 +609,8 @@ def duration(*, zero: bool) -> Values:
     """A duration in seconds, such as `90`, `90s` or `1.5m`; `zero` allows 0."""
 
     def read(name: str, word: str) -> float:
+        if word.lstrip()[:1] in ("{", "@"):
+            _refuse_content(name, word)
         try:
             seconds = parse_duration_ns(word, name) / NS_PER_S
         except OverflowError as error:
@@ -672,6 +734,8 @@ def named_source(name: str, word: str) -> tuple[str, str]:
             remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
         )
     _check_marked(source)
+    if (listed := re.fullmatch(r"\[([-+0-9eE.,\s]+)\]", source)) is not None:
+        source = listed[1].replace(" ", "")
     return tensor, source
 
 
@@ -687,7 +751,7 @@ def picture_size(name: str, word: str) -> tuple[int, int]:
 
 
 @reads("SHAPE")
-def shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
+def _shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
     """`name:d1,d2`; the name may hold colons."""
     tensor, colon, dims = word.rpartition(":")
     if not colon or not tensor:
@@ -700,6 +764,15 @@ def shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
     if min(sizes) <= 0:
         raise refusal(name, f"The dimensions of input tensor must be > 0, but got '{word}'")
     return tensor, sizes
+
+
+def _plain_shape(word: str) -> str:
+    """Turn `IMAGE:[3,224,224]`, `IMAGE:3x224x224` and `IMAGE=3,224,224` into `IMAGE:3,224,224`."""
+    found = re.fullmatch(r"(.+)[:=]([\[(]?)([0-9]+(?:\s*[,x×]\s*[0-9]+)*)[\])]?", word)
+    return word if found is None else f"{found[1]}:{','.join(re.findall('[0-9]+', found[3]))}"
+
+
+shape = replace(_shape, read=lambda name, word: _shape.read(name, _plain_shape(word)), classic=_shape.read)
 
 
 @reads("HEADER", reach=Reach.SENDS_SECRETS)

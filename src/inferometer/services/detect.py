@@ -4,6 +4,7 @@
 both, and also tries the other one of TLS and plain text.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -47,6 +48,15 @@ class ProbeAnswer:
         return self.status == 200 and self.text.startswith(("# HELP ", "# TYPE "))
 
     @property
+    def description(self) -> str:
+        """Describe an answer that does not identify the server."""
+        if self.status != 200:
+            return f"status {self.status}"
+        if self.document is not None:
+            return "JSON of an unknown form"
+        return "a web page" if re.match(r"\s*<", self.text) else "text that is not JSON"
+
+    @property
     def is_page(self) -> bool:
         """Whether it has content: Triton's metrics port answers any path with 200 and an empty body."""
         return self.status < 400 and (bool(self.text) or self.status >= 300) and not self.is_exposition
@@ -82,6 +92,7 @@ class ServerGuess(NamedTuple):
     is_locked: bool = False  # some answers require a key
     moved_to: str = ""  # redirect target of that page
     failures: tuple[str, ...] = ()  # failed questions, such as "GET /v1/models with status 500"
+    listing: str = ""  # the answer that should have listed models, such as "GET /v1/models with a web page"
 
     @property
     def words(self) -> str:
@@ -216,7 +227,12 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
         for question, answer in answers.items()
         if found is PLAIN and question in _APIS and answer.status >= 500
     )
-    return found._replace(page_status=status, is_locked=is_locked, moved_to=moved_to, failures=failures)
+    listing = ""
+    if found is PLAIN and (models := answers.get("openai")) is not None:
+        listing = f"GET {connection.endpoint.prefix}{QUESTIONS['openai']} with {models.description}"
+    return found._replace(
+        page_status=status, is_locked=is_locked, moved_to=moved_to, failures=failures, listing=listing
+    )
 
 
 def _location(connection: Connection, page: str) -> str:

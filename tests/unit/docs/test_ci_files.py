@@ -150,3 +150,17 @@ def test_the_recipe_is_the_project() -> None:
     assert run[0] == f"python {PROJECT['requires-python']}"
     entries = dict(row.split(" = ") for row in RECIPE["build"]["python"]["entry_points"])
     assert entries == PROJECT["scripts"]
+
+
+def test_nothing_is_installed_from_an_index_that_does_not_have_it():
+    for path in (
+        *sorted((ROOT / "docs").rglob("*.y*ml")),
+        ROOT / "action.yml",
+        ROOT / "packaging/Containerfile",
+    ):
+        installs = re.findall(r"pip install (.*)", path.read_text())
+        assert not [line for line in installs if re.search(r"(?<![./\w-])inferometer(?![\w/-])", line)], path
+
+
+def test_the_page_about_coordinated_omission_has_it_as_a_heading():
+    assert "\n## Coordinated omission\n" in (ROOT / "docs/measurement.md").read_text()

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from inferometer.options.command_line import Command
+from inferometer.base.errors import UsageError
+from inferometer.options.command_line import Command, read
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/coming-from.md").read_text()
@@ -94,3 +96,31 @@ def test_faults_in_a_table_are_found() -> None:
     ]
     rows = table_rows(PAGE, SECTIONS["vllm"])
     assert missing("vllm", [row for row in rows if "`--goodput" not in row[0]]) == {"--goodput"}
+
+
+def spelled_otherwise() -> dict[str, str]:
+    """Options of other tools that `measure` lacks and that have one counterpart there, each with that counterpart."""
+    known: frozenset[str] = our_options("measure")
+    found: dict[str, set[str]] = {}
+    for left, right in chain.from_iterable(table_rows(PAGE, heading) for heading in SECTIONS.values()):
+        ours = re.match(r"`(--?[A-Za-z][\w-]*)", right)
+        for name in names_in(left) if ours is not None else ():
+            if " " not in name and name not in known:
+                found.setdefault(name, set()).add(ours[1])
+    return {name: counterparts.pop() for name, counterparts in found.items() if len(counterparts) == 1}
+
+
+def maybe_refusal(words: list[str], command: Command[object]) -> UsageError | None:
+    try:
+        read(words, command)
+    except UsageError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("name", "ours"), spelled_otherwise().items())
+def test_the_error_for_an_option_of_another_tool_names_ours(name: str, ours: str) -> None:
+    command: Command[object] = import_module("inferometer.cli.measure").COMMAND
+    refusal = maybe_refusal([name, "1"], command)
+    if refusal is not None:
+        assert set(re.split(r"[ ,:;?]+", refusal.remedy)) & set(command.by_name[ours].names), refusal

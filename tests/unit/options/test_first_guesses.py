@@ -81,6 +81,8 @@ LEVELS = (
     ("-r", "6000/m", Range(100)),
     ("-r", "6000/min", Range(100)),
     ("-r", "7200/h", Range(2)),
+    ("-r", "6000rpm", Range(100)),
+    ("-r", "7200 rph", Range(2)),
     ("-r", "1.5k", Range(1500)),
     ("-r", "1k/s", Range(1000)),
     ("-r", "10-100", Range(10, 100)),
@@ -150,6 +152,27 @@ def test_percentiles(word):
         (["-r", "inf"], "use --sweep"),
         (["-n", "1.000"], "whole number"),
         (["-n", "12.500"], "whole number"),
+        (["-c", "1:4,8"], "write a list, such as -c 1,2,4, or a range"),
+        (["-c", "1-4,8"], "write a list, such as -c 1,2,4, or a range"),
+        (["-c", "1..4..8"], "write a list, such as -c 1,2,4, or a range"),
+        (["-r", "1:10:2:3"], "write a list, such as -r 1,2,4, or a range"),
+        (["-d", '{"x": 1}'], """write --body '{"x": 1}'"""),
+        (["-p", "@body.json"], "write --body @body.json"),
+        (["-D", "body.json"], "it is --body here"),
+        (["-T", "text/plain"], "it is -H here"),
+        (["-t", "2"], "a number of threads with --workers"),
+        (["--temperature", "0"], "--body temperature=VALUE"),
+        (["--top-p", "0.9"], "--body top_p=VALUE"),
+        (["--service-kind", "vllm"], "did you mean 'openai'?"),
+        (["--service-kind", "Triton"], "did you mean 'triton'?"),
+        (["--service-kind", "grpc"], "did you mean 'dynamic_grpc'?"),
+        (["--arrivals", "poison"], "did you mean 'poisson'?"),
+        (["--arrivals", "exponential"], "did you mean 'poisson'?"),
+        (["--endpoint", "chatt"], "did you mean 'chat'?"),
+        (["--endpoint", "embedding"], "did you mean 'embeddings'?"),
+        (["--prompt-tokens", "100-200"], "write 'uniform(100, 200)'"),
+        (["--prompt-tokens", "512±64"], "write 'normal(512, 64)'"),
+        (["--no-such-thing-of-ours"], "docs/coming-from.md"),
     ],
 )
 def test_unreadable_values_suggest_a_notation(words, says):
@@ -169,6 +192,13 @@ def test_unreadable_values_suggest_a_notation(words, says):
         (["h:1", "m", "p99<5ms"], "write --slo 'p99<5ms'"),
         (["10.0.0.1", "8000", "m"], "write the port after a colon: 10.0.0.1:8000"),
         (["localhost", "m", "8000"], "write the port after a colon: localhost:8000"),
+        (["h:1", "p99<5ms"], "write --slo 'p99<5ms'"),
+        (["load.yaml"], "write --scenario load.yaml"),
+        (["h:1", "load.yml"], "write --scenario load.yml"),
+        (["script.js"], "scripts of other tools are not run"),
+        (["./locustfile.py"], "scripts of other tools are not run"),
+        (["result.json"], "inferometer view result.json"),
+        (["h:1", "prompts.txt"], "add --prompts prompts.txt"),
         (["h:1", "m:2"], "version 2 of a model is written m -x 2"),
         (["help"], "write test --help"),
     ],
@@ -180,6 +210,20 @@ def test_values_without_their_option(words, says):
     with pytest.raises(UsageError) as caught:
         found.target()
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["IMAGE:3,224,224", "IMAGE:[3,224,224]", "IMAGE:(3, 224, 224)", "IMAGE:3x224x224", "IMAGE=3,224,224"],
+)
+def test_shapes(word):
+    assert list(given("--shape", word).values()) == [{"IMAGE": (3, 224, 224)}]
+
+
+def test_values_in_brackets():
+    assert list(given("--input", "X=[1, 2.5,-3e2]").values()) == list(
+        given("--input", "X=1,2.5,-3e2").values()
+    )
 
 
 @pytest.mark.parametrize("model", ["resnet50", "3s", "x=1", "gpt-4o", "org/llama-3.1:8b"])
@@ -203,6 +247,7 @@ def test_models_with_unusual_names(model):
         ["--percentile", "p99"],
         ["--percentile", "99%"],
         ["-b", "1,000"],
+        ["--shape", "IMAGE:[3,4]"],
         ["-b=4"],
     ],
     ids=" ".join,

@@ -15,6 +15,7 @@ from inferometer.dialects.model_analyzer.config import (
     DEFAULTS,
     GROUPS,
     KEYS,
+    PROFILE,
     REPORT,
     Config,
     called,
@@ -145,6 +146,36 @@ def read_command(argv: Sequence[str], program: Program) -> Config | None:
         has_old_names=_mentions(given, OLD_LATENCY),
         **{"run_config_search_mode": program.search, **values},
     )
+
+
+_OF_LOADS = (
+    "-u",
+    "--url",
+    "--model",
+    "--endpoint",
+    "--endpoint-type",
+    "--streaming",
+    "--concurrency",
+    "--tokenizer",
+)
+"""Options of tools whose command `profile` loads one server."""
+
+
+def check_tool(name: str, words: Sequence[str]) -> None:
+    """Raise for a command line of another tool that has a command `profile` or `report`."""
+    given = [word.partition("=")[0] for word in words]
+    option = next((word for word in given if name == PROFILE and word in _OF_LOADS), None)
+    if option is not None:
+        raise UsageError(
+            f"unknown option '{option}'",
+            remedy="this command searches configurations, as model-analyzer does; to measure a server, write "
+            "inferometer measure URL MODEL",
+        )
+    if name == REPORT and len(words) == 1 and not words[0].startswith("-"):
+        raise UsageError(
+            f"unexpected argument '{words[0]}'",
+            remedy=f"for the report of a saved run, write inferometer view {shlex.quote(words[0])}",
+        )
 
 
 def _with_old_models(
