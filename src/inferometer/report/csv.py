@@ -349,7 +349,7 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)?%?", re.IGNORECASE)
 
 
 def _name_cell(text: str) -> str:
-    """A name on one line and without commas, because cells of this table are not quoted."""
+    """A name on one line and without commas, because this table does not quote its cells."""
     return spreadsheet_cell(" ".join(text.split())).replace(",", ";").replace('"', "'")
 
 

@@ -280,7 +280,7 @@ class EngineMeter:
             if silent:
                 lost = "1 request was" if silent == 1 else f"{silent:,} requests were"
                 text = f"{lost} never answered at {load}"
-                raise LocalError(text, remedy="reduce the load: the server loses requests at this one")
+                raise LocalError(text, remedy="lower the load: the server loses requests at this level")
         _check(level)
         return level
 

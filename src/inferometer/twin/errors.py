@@ -40,7 +40,7 @@ _MOST_LOG = 5.0  # bound of a logarithm: no figure is off by a factor of more th
 
 
 LeastErrors = Mapping[str, ErrorModel]
-"""Smallest error that is assumed of each figure."""
+"""Minimum error assumed for each figure."""
 
 PIPELINE_ERRORS: LeastErrors = {
     THROUGHPUT: ErrorModel(0.02, 0.04),
