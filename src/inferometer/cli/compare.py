@@ -95,7 +95,7 @@ def run(request: Request[CompareOptions], keeper: "Keeper") -> int:
 
 
 def are_saved(words: Sequence[str], store: Path | None) -> bool:
-    """Whether positional words are result files or run ids; a mistyped one is not taken for a model."""
+    """Whether positional words are result files or run ids; a mistyped one is not mistaken for a model."""
     names = [word for word in words if not word.endswith(".json") and not is_named(word)]
     if not words or not names:
         return bool(words)

@@ -3,7 +3,7 @@
 We ask a client for its time. It reads its clock between our request and its answer, so the difference of the two clocks
 lies between (client time - answered) and (client time - asked). A clock may have an offset and run faster or slower,
 but steadily: its difference from ours is a line over time. Every line that passes between the bounds of all exchanges
-is possible. The middle one is taken for the clock, and half their distance is the uncertainty: a strict bound, as long
+is possible. The middle one is used as the clock, and half their distance is the uncertainty: a strict bound, as long
 as the clock runs steadily. The fastest exchanges narrow it; the further apart they are, the better the drift is known.
 
 A client's times are converted to ours by a piecewise linear function that only grows at its end: past conversions do

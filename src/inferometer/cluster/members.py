@@ -86,7 +86,7 @@ class Member:
             self.spool_problem = error.strerror or str(error)
 
     def all_totals(self) -> Totals:
-        """Return the totals of everything it did, as far as known."""
+        """Return the known totals of everything it did."""
         if self.totals is not None:
             return self.totals
         report = self.report

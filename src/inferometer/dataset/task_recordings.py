@@ -264,7 +264,7 @@ def _sessions(path: str, rows: Sequence[Mapping[str, Any]], rules: RecordingRule
 
 
 def _grow(sessions: Iterable[Sequence[tuple[int, int, float, Any]]]) -> bool:
-    """Return whether every turn is at least as long as the one before it together with its answer."""
+    """Return whether every turn is at least as long as the previous one with its answer."""
     pairs = [pair for turns in sessions for pair in pairwise(turns)]
     return bool(pairs) and all(later[0] >= earlier[0] + earlier[1] for earlier, later in pairs)
 
@@ -333,7 +333,8 @@ def _add_agent(
 
 
 def _continues(before: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """Return whether a request repeats most of the context of the one before it, by its blocks or else its length."""
+    """Return whether a request repeats most of the previous request's context, judged by its blocks or else by its
+    length."""
     ours, theirs = entry.get("hash_ids"), before.get("hash_ids")
     if isinstance(ours, list) and isinstance(theirs, list) and theirs:
         shared = next(

@@ -279,7 +279,7 @@ def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Ve
 
 
 def _is_undisturbed(top: Observation, busiest: StepFigures) -> bool:
-    """Return whether the step is busy and hardly ever waits for a core, so that other programs make no difference."""
+    """Return whether the step is busy and almost never waits for a core, so that other programs make no difference."""
     use = None if top.host is None else top.host.models.get(busiest.name)
     held = busiest.utilisation * busiest.instances
     return use is not None and busiest.utilisation >= BUSY_STEP and use.waiting < UNDISTURBED * held

@@ -154,7 +154,7 @@ class CurvePoint:
 
 @frozen
 class Machine:
-    """The server's host as far as it could be observed; None for unknown values."""
+    """Observations of the server's host; None for unknown values."""
 
     cores: int | None
     effective_cores: float | None  # the work that all cores do together, if known

@@ -425,7 +425,7 @@ def _separates(row: Measured, otherwise: tuple[Pipeline, Pipeline]) -> bool:
 
 
 def _misfit(rows: Sequence[Measured], changed: Callable[[Pipeline], Pipeline]) -> tuple[float, float]:
-    """Return how badly changed pipelines explain the rows after removing a common speed, and its logarithm."""
+    """Return how poorly changed pipelines explain the rows after a common speed is removed, and its logarithm."""
     errors = [
         math.log(predict(changed(row.pipeline), row.concurrency).throughput / row.throughput) for row in rows
     ]

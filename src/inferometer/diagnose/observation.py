@@ -182,8 +182,8 @@ def _steps(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes)
 
 
 def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec, ModelStatistics, int]]:
-    """Return the members in the order of the ensemble's steps, with their number of steps: exact, unlike short
-    counts."""
+    """Return the members in the order of the ensemble's steps, with their number of steps, which is exact, unlike
+    counts of a short run."""
     listed = [step.get("model_name") for step in model.config.get("ensemble_scheduling", {}).get("step", ())]
     found = [
         (member, member_stats, max(1, listed.count(member.name)))

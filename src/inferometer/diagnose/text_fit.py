@@ -10,8 +10,8 @@ solution says how far the parameters may be off: `plausible` holds the fit moved
 independent direction, so the uncertainty of any prediction is the root of the sum of its squared changes.
 
 Step times that grow with the running answers, with their context and with the prompts that are read all grow with the
-load, so loads alone hardly tell them apart. The last requests of a run, which are saved individually, do so if they ran
-alone: first tokens come later with longer prompts, and steps take longer with more context.
+load, so loads alone barely distinguish them. The last requests of a run, which are saved individually, do so if they
+ran alone: first tokens come later with longer prompts, and steps take longer with more context.
 
 Without metrics, the number of slots shows in the loads that wait: throughput x time in service (Little's law) stops
 growing there.

@@ -261,7 +261,7 @@ def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
 
 
 def is_far_within(promise: Slo, run: LoadRun) -> bool:
-    """Return whether no request was beyond a limit, and hardly any can be, whatever the distribution of durations.
+    """Return whether no request was beyond a limit, and almost none can be, for any distribution of durations.
 
     At most a share of mean / limit is beyond the limit (Markov's inequality). In a closed loop, where the queue cannot
     grow during the measurement, the standard deviation is used as well (Cantelli's inequality).

@@ -336,7 +336,7 @@ class _Search:
         return max(1, self.answer_ns, round(left if left < 1.5 * wanted + ramp_ns else wanted))
 
     def _ramp_ns(self, load: float) -> int:
-        """Return how long users who start one after the other take to start and to be answered."""
+        """Return the time until users who start one after the other have all started and been answered."""
         has_ramp = not self.goal.is_rate and load > 1 and self.level_settings.ramp is not None
         return 2 * self.answer_ns if has_ramp and self.answer_ns >= SHORT_NS else 0
 
@@ -459,7 +459,7 @@ def _capacity(looks: Sequence[tuple[float, int]]) -> Capacity:
 def refined(capacity: Capacity, runs: Sequence[LoadRun]) -> Capacity:
     """Return the capacity with the throughput of all levels while requests waited, if the two agree.
 
-    They do not if requests wait for another reason than a busy server: after a pause, as many end as arrived.
+    They do not if requests wait for a reason other than a busy server: after a pause, as many end as arrived.
     """
     ends, seconds = sum(run.busy_ends for run in runs), sum(run.busy_s for run in runs)
     if not seconds or not capacity.ends:

@@ -235,7 +235,8 @@ class Engine:
 
     @property
     def is_applied(self) -> bool:
-        """Whether as many slots run as the plan asks for (fewer once its count is used up), each on its connection."""
+        """Whether the number of slots that the plan asks for is running (fewer once its count is used up), each on its
+        connection."""
         if self.link.opening or self._times.is_starting:
             return False
         if self._times.open is not None or self._batches is not None:

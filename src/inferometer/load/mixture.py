@@ -37,7 +37,7 @@ def mixture(weights: Sequence[float], sizes: Sequence[int]) -> tuple[tuple[int, 
 
 
 def _least_length(shares: Sequence[float], sizes: Sequence[int]) -> int:
-    """Return a length sufficient for all data of every class and for shares within EXACT."""
+    """Return a length that holds all data of every class and gives shares within EXACT."""
     needed = [math.ceil(size / share) for size, share in zip(sizes, shares, strict=True)]
     # A class has a whole number of places: an error of half a place at either end of its piece.
     precise = [math.ceil(1 / (EXACT * share)) for share in shares]

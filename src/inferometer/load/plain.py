@@ -42,7 +42,7 @@ class Steps(Protocol):
 
 
 class Caller(Protocol):
-    """State of a slot's call, as far as needed here."""
+    """The state of a slot's call that is needed here."""
 
     slot: int
     request: Any

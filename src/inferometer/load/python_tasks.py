@@ -276,14 +276,14 @@ class PythonTaskEngine(TaskEngine):
         now_ns = self._clock()
         if not task.made:
             ended = FAILED
-            self._note_vain()
+            self._note_empty()
             self._write(task, now_ns, outcome.VISIT, RUNNING)
         self._ends += 1
         self._write(task, now_ns, outcome.TASK_END, ended)
         self._ended(task, ended, now_ns)
 
-    def _note_vain(self) -> None:
-        """Count a task without calls; the run ends if those at the start are all like that."""
+    def _note_empty(self) -> None:
+        """Count a task without calls; the run ends if all of the first tasks make none."""
         why = self.examples.get(outcome.VISIT, "it ends before its first call")
         self._explain(outcome.VISIT, why)
         self._vain += 1
@@ -323,7 +323,7 @@ class PythonTaskEngine(TaskEngine):
         if kind is None:
             raise ValueError(f"the task calls '{asked.step}', but its steps are {', '.join(self._kinds)}")
         if task.made == MOST_CALLS:
-            raise ValueError(f"the task has made {MOST_CALLS:,} calls, the most that one can make")
+            raise ValueError(f"the task has made {MOST_CALLS:,} calls, the maximum for one task")
         most = self._code.most_turns
         if most is not None and task.turn >= most:
             task.is_limited = True
@@ -449,7 +449,7 @@ class PythonTaskEngine(TaskEngine):
         self.loop.close()
 
     def _drop_tasks(self) -> None:
-        """Make no more calls; tasks remain active until their calls in flight have ended."""
+        """Stop making calls; tasks remain active until their calls in flight have ended."""
         self._later.clear()
         self._times.drop_pauses()
         for task in self._running:

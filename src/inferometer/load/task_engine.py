@@ -176,7 +176,7 @@ class TaskEngine:
         self._times.start(idle, self._clock(), self.link, self._begin_next)
 
     def _drop_tasks(self) -> None:
-        """Start no more calls; tasks remain active until their calls in flight have ended."""
+        """Stop starting calls; tasks remain active until their calls in flight have ended."""
         self._later.clear()
         self._times.drop_pauses()
         tasks = {id(call.task): call.task for call in self._calls if call is not None}
@@ -198,7 +198,7 @@ class TaskEngine:
 
     @property
     def is_applied(self) -> bool:
-        """Whether the plan is in effect: as many tasks as it asks for are in progress, or all have started."""
+        """Whether the plan is in effect: the number of tasks that it asks for is in progress, or all have started."""
         if self.link.opening or self._times.is_starting:
             return False
         is_over = self._times.open is not None or self._times.remaining == 0

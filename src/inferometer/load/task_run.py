@@ -31,7 +31,8 @@ class Routes:
 
 
 class TaskRun:
-    """One task. A call that fails for good ends it: no more calls start, and it is over when none is in flight."""
+    """One task. A call whose retries have all failed ends it: no more calls start, and it is over when none is in
+    flight."""
 
     __slots__ = (
         "_attempts",

@@ -19,7 +19,7 @@ from inferometer.records.records import Records, Totals, join
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Head start with which groups receive a schedule, one after the other, and the interval between polls."""
+    """How far ahead the groups receive a schedule, in turn, and the interval between polls."""
 
     start_ns: int = HEAD_START_NS
     each_ns: int = HEAD_START_NS // 2

@@ -147,7 +147,7 @@ class VisitEngine:
 
     @property
     def is_applied(self) -> bool:
-        """Whether as many visitors are active as the plan asks for (fewer once its count is used up)."""
+        """Whether the number of visitors that the plan asks for is active (fewer once its count is used up)."""
         if self.link.opening or self._times.is_starting:
             return False
         is_over = self._times.open is not None or self._times.remaining == 0

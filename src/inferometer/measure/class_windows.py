@@ -175,8 +175,8 @@ class ClassCourses:
         return tuple(found)
 
     def _expense(self, row: ClassCourse, part: Window, whole: Expense) -> Expense:
-        """Return the expense of a class. With shared workers its cost is unknown, and it sent about as many as
-        ended."""
+        """Return the expense of a class. With shared workers its cost is unknown, and about as many requests were sent
+        as ended."""
         if whole.parts:
             own = whole.parts[row.number]
             return own if row.steps is None else replace(own, sent=own.visits)

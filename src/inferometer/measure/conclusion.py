@@ -420,7 +420,7 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
 
 
 def maybe_capacity(settings: LevelSettings, point: LoadPoint, whole: Window) -> Estimate | None:
-    """Return the server's throughput while requests wait; None if they wait because of a cap, or hardly ever."""
+    """Return the server's throughput while requests wait; None if they wait because of a cap, or almost never."""
     if not is_all_open(point.plan) or is_capped(settings, point.plan) or settings.has_steps:
         return None
     return busy_rate(whole.ends.groups(), asked_per_s(point))

@@ -383,7 +383,7 @@ class _PowerLog:
 
 
 def together(uses: Iterable[HostUse | None]) -> HostUse | None:
-    """Combine several turns into one, as far as remarks need it."""
+    """Combine the figures of several turns that remarks need."""
     known = [use for use in uses if use is not None]
     seconds = sum(use.seconds for use in known)
     if not seconds:

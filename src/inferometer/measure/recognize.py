@@ -87,7 +87,7 @@ def _check_model_is_meant(options: Options) -> None:
 
 
 def _plain(options: Options, written: Address) -> Options:
-    """Request exactly this URL, whatever the server is."""
+    """Request exactly this URL, for any kind of server."""
     path = written.path + written.query
     if options.path and written.query:
         raise UsageError(
@@ -372,7 +372,7 @@ def maybe_hint(options: Options, connection: Connection, command: str) -> UsageE
 
 
 def _check_listed(service: Service, name: str) -> None:
-    """Check the model's name: some servers answer to any name with whatever model they have."""
+    """Check the model's name: some servers accept any name and answer with the model they have."""
     try:
         names = sorted(service.models())
     except PeerError:

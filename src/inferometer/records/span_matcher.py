@@ -28,8 +28,9 @@ NOT_FAILED: Final = (*outcome.NEUTRAL, outcome.CANCELLED)
 
 
 class SpanMatcher:
-    """A worker reports a request when it samples it, and the text of a failure; all else is in its record, which
-    arrives later. Records are compared many at a time, so requests that become no span cost next to nothing."""
+    """A worker reports the requests that it samples and the error texts of failures; everything else is in the records,
+    which arrive later. Records are compared many at a time, so requests that do not become spans cost almost
+    nothing."""
 
     def __init__(self) -> None:
         self._random = random.Random()

@@ -3,7 +3,7 @@
 Generated answers that end together would produce a curve of bursts, although their tokens arrived evenly. So tokens
 per second are computed from the most recent answers: tokens over duration, times the requests in flight (Little's law).
 
-Adding results costs next to nothing; percentiles are computed at each redraw.
+Adding results costs almost nothing; percentiles are computed at each redraw.
 """
 
 from collections import deque

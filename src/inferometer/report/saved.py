@@ -22,7 +22,7 @@ from inferometer.stats.saved import read as read_saved
 
 
 def read(path: Path) -> Any:
-    """Read the answer in a file, whatever its kind."""
+    """Read the answer in a file, of any kind."""
     return read_saved(path, *TYPES)
 
 

@@ -439,7 +439,7 @@ def _mistakes(error: ValidationError) -> list[tuple[str, Any]]:
 
 
 def _hidden_mistakes(document: Any, error: ValidationError) -> Iterator[tuple[str, Any]]:
-    """Yield the mistakes that show only without the others: checks across a part run if all of it is valid."""
+    """Yield the mistakes that are only visible without the others: checks across a part run if all of it is valid."""
     left = copy.deepcopy(document)
     removed: set[tuple[Any, ...]] = set()
     for _ in range(_MOST_ROUNDS):

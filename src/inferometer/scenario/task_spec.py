@@ -161,7 +161,7 @@ class TaskStepSpec(Strict):
     )
     repeat: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Copies in parallel.")
     turns: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1, description="Calls in a row, each of which continues the conversation of the one before."
+        1, description="Calls in a row, each of which continues the conversation of the previous one."
     )
     context: str = Field(
         "", alias="continue", description="Step whose conversation it continues, and waits for."

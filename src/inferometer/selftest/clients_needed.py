@@ -66,7 +66,7 @@ class ClientsNeeded:
 
     @property
     def clients(self) -> int:
-        """A sufficient number of clients, given the uncertainty."""
+        """The number of clients that is enough despite the uncertainty."""
         return max(self.by_cpu.high, self.by_network)
 
     @property

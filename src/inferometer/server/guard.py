@@ -131,7 +131,7 @@ def _maybe_row(pid: str) -> ProcessRow | None:
 
 
 def _with_variable(text: bytes, rows: "tuple[ProcessRow, ...]") -> set[int]:
-    """Return the processes that were started with this variable and value in their environment, as far as visible."""
+    """Return the processes that were started with this variable and value in their environment, if it is visible."""
     if _has_proc():
         return {row.pid for row in rows if text in _environment(row.pid).split(b"\0")}
     lines = (line.split() for line in _ps("eww", "-A", "-o", "pid=,command=").splitlines())

@@ -35,7 +35,7 @@ class BodyField:
 
 
 def is_body_field(word: str) -> bool:
-    """Return whether the word has the form of a field, and so is not a whole body."""
+    """Return whether the word has the form of a field and is therefore not a whole body."""
     return _FIELD.match(word) is not None
 
 

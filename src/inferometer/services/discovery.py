@@ -35,7 +35,7 @@ class ModelSource(Protocol):
         """Return the configuration of a loaded model, completed by the server."""
 
     def models(self) -> Sequence[str]:
-        """Return the names of the server's models, as far as it lists them."""
+        """Return the names of the models that the server lists."""
 
 
 @runtime_checkable

@@ -48,7 +48,7 @@ class Service(Protocol):
         raise MissingError("such servers do not describe themselves")
 
     def models(self) -> Sequence[str]:
-        """Return the names of the server's models, as far as it lists them."""
+        """Return the names of the models that the server lists."""
         return ()
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> "ModelSpec":

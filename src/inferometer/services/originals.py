@@ -155,7 +155,7 @@ def kept_in(server: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return `process`, `loaded` and `models`, as far as recorded."""
+    """Return `process`, `loaded` and `models`, if they are recorded."""
     found: dict[str, Any] = {"loaded": (), "models": {}}
     with contextlib.suppress(OSError):
         for line in path.read_bytes().splitlines():

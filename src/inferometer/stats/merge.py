@@ -61,7 +61,7 @@ Row = TypeVar("Row", Gpu, Queue)
 
 
 class Subject(NamedTuple):
-    """The subject of the windows, as far as the figures need it."""
+    """What the figures need to know about the subject of the windows."""
 
     model: ModelSpec
     batch: int

@@ -40,7 +40,7 @@ def is_within(capacity: Estimate, per_s: float) -> bool:
 
 
 def busy_rate(ends: Groups, per_s: float) -> Estimate | None:
-    """Return the throughput while requests wait, at this load; None if they hardly wait.
+    """Return the throughput while requests wait, at this load; None if they barely wait.
 
     Also None if only groups of ends are known, since it needs the end and duration of each request.
     """

@@ -47,7 +47,7 @@ def began_ns(records: Records, *, is_open: bool) -> Durations:
 
 
 def kept(records: Records, promise: Slo, *, is_open: bool) -> int:
-    """Count successful requests that each meet all time limits of the SLO, whatever their percentile."""
+    """Count successful requests that each meet all time limits of the SLO, regardless of their percentiles."""
     good: NDArray[np.bool_] = np.ones(len(records), dtype=np.bool_)
     for term in promise.terms:
         if term.figure in TIMES:

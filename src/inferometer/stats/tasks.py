@@ -77,7 +77,7 @@ class TaskTrace(NamedTuple):
 
 
 class PathCall(NamedTuple):
-    """A call on the critical path, with the time since the end of the one before it."""
+    """A call on the critical path, with the time since the end of the previous one."""
 
     call: CallTrace
     tool_ns: int

@@ -187,7 +187,7 @@ def _batch_variance(course: Numbers, batch: int) -> float:
 
 
 def _by_sections(found: Flow) -> Estimate:
-    """Estimate the rate with hardly a round: from the first burst to the last, with sections of that time."""
+    """Estimate the rate from less than about a round: from the first burst to the last, with sections of that time."""
     span_us = float(found.came_us[-1] - found.came_us[0])
     per_us = float(found.total[-1] - found.total[0]) / span_us
     width = ratio_sections(found.total, found.came_us)

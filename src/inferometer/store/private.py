@@ -1,4 +1,4 @@
-"""Files and folders of a store, readable only by their owner, whatever the umask.
+"""Files and folders of a store, readable only by their owner, regardless of the umask.
 
 A store contains addresses, bodies and uploaded keys. A folder that was opened to others on purpose stays as it is:
 new runs in it are private, and `maybe_open_note` names the rest.

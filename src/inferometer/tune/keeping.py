@@ -26,7 +26,7 @@ def keeps(goals: Goals, trial: Trial) -> Ruling:
 
 
 def any_keeps(goals: Goals, ranked: Sequence[RankedVariant]) -> Ruling:
-    """Return whether any configuration meets all limits, as far as the trials of all of them show."""
+    """Return whether the trials show that any configuration meets all limits."""
     found = (keeps(goals, trial) for row in ranked for trial in row.trials)
     return max(found, key=_ORDER.index, default=INCONCLUSIVE)
 

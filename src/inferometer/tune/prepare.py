@@ -120,7 +120,7 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
 def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps[str]]:
     """Return the name of the search and its steps. Combinations of several models are never searched exhaustively.
 
-    With the search disabled, only listed configurations are measured, whatever the method.
+    With the search disabled, only listed configurations are measured, by any method.
     """
     is_composed = len(problem.tasks) > 1 or any(task.members for task in problem.tasks)
     if not problem.settings.is_search_on:
@@ -230,7 +230,7 @@ def _check_search(settings: TuneSettings) -> None:
 
 
 def _check_sent(settings: TuneSettings) -> None:
-    """Reject data and headers that cannot be sent, as far as the models' own files describe their inputs."""
+    """Reject data and headers that cannot be sent, for inputs that the models' own files describe."""
     if settings.search.intervals is not None:
         read_intervals(settings.search.intervals)
     for model in settings.models:

@@ -284,7 +284,7 @@ def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[
 
 
 def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
-    """Return how badly the model explains loads under which requests queue."""
+    """Return how poorly the model explains loads under which requests queue."""
     total = 0.0
     for row in rows:
         if row.level.mode != "concurrency" or row.level.value < 2:

@@ -304,7 +304,8 @@ def _guess(
 
 
 def _seconds(engine: TextEngine, load: TextLoad, model: TwinModel) -> float:
-    """Return how long a prediction is measured: as long as the runs of the fit, or until there are enough requests."""
+    """Return the duration of the predicted measurement: that of the fitted runs, or longer if they are too short for
+    enough requests."""
     is_closed = load.mode == "concurrency"
     per_s = load.value / response_guess_s(engine, load) if is_closed else load.value
     return max(model.measured_s, _FEWEST / per_s)

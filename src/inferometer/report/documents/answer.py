@@ -90,7 +90,7 @@ def _whole(measurement: Measurement) -> str:
 
 
 def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
-    """Compare the best load with the other loads, as far as their intervals allow it."""
+    """Compare the best load with the other loads, if their intervals allow it."""
     most = measurement.infer_per_s
     if not _is_sure(most) or level.has_remark(*CLIENT_LIMITS):
         return ""

@@ -213,7 +213,7 @@ def _calls(row: ModelTime) -> str:
 
 
 def in_order(rows: tuple[ModelTime, ...], model: Mapping[str, Any]) -> tuple[ModelTime, ...]:
-    """Sort the steps in the order of the ensemble's configuration, as far as known."""
+    """Sort the steps in the order of the ensemble's configuration, if it is known."""
     places = {name: place for place, name in enumerate(dict.fromkeys(_passed(model)))}
     return tuple(sorted(rows, key=lambda row: places.get(row.name, len(places))))
 

@@ -46,7 +46,8 @@ def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
 
 
 def _gaps(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
-    """Distribution of all gaps. Gaps of tokens that arrive together are near 0 and would leave the others no room."""
+    """Distribution of all gaps. Gaps of tokens that arrive together are near 0 and would leave no room for the
+    others."""
     known = [row for row in rows if row[1].maybe_percentile_ns(50) is not None]
     if not known:
         return None

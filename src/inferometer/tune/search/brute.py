@@ -155,7 +155,7 @@ def _throughput(trial: Trial) -> float:
 
 
 def _has_plateaued(values: Sequence[float]) -> bool:
-    """Return whether the best of the last four values is hardly better than the first of them."""
+    """Return whether the best of the last four values is barely better than the first of them."""
     recent = values[-LOOK_BACK:]
     if len(recent) < LOOK_BACK:
         return False

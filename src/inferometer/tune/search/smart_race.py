@@ -111,7 +111,7 @@ def _room(trial: Trial, leader: Trial) -> float:
 
 
 def confirm(state: SmartState) -> SearchSteps[None]:
-    """Measure the winner and the default at its best load alternately, as far as the budget allows."""
+    """Measure the winner and the default at its best load alternately, within the budget."""
     yield from _settle_default(state)
     yield from wait_for_all(state)
     yield from _in_turns(state) if len(state.slots) == 1 else _side_by_side(state)

@@ -303,7 +303,7 @@ def _leave_larger(state: SmartState, number: int, trial: Trial) -> None:
 
 
 def _leave_beyond(state: SmartState) -> None:
-    """Drop configurations of a launched server that lie beyond failed ones, as far as the trials so far show it."""
+    """Drop configurations of a launched server that lie beyond failed ones according to the trials so far."""
     if not state.candidates.is_launched or not state.broken:
         return
     working = set(state.candidates.which[state.rows].tolist())
