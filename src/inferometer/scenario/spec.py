@@ -59,7 +59,7 @@ _EXAMPLE = "see `inferometer help scenarios`, or --schema"
 def _factors(value: Any) -> tuple[float, float]:
     """Parse `2`, or `0.5..2` for a ramp."""
     if isinstance(value, list | tuple) and len(value) == 2:
-        return (float(value[0]), float(value[1]))
+        value = f"{value[0]}..{value[1]}"
     first, dots, last = str(value).partition("..")
     try:
         found = (float(first), float(last if dots else first))
@@ -473,11 +473,13 @@ def _remove(document: Any, found: Any) -> Iterator[tuple[Any, ...]]:
     elif section not in ("classes", "phases"):
         document.pop(section, None)
         yield path[:1]
-    elif len(path) == 1 or not isinstance(part, dict):
+    elif len(path) == 1:
         if section == "phases":
-            document.pop(section)
-        elif len(path) > 1 and name in document[section]:
-            document[section][name] = {}
+            document.pop(section, None)
+    elif not isinstance(part, dict):
+        whole = document.get(section)
+        if isinstance(whole, list) or (isinstance(whole, dict) and name in whole):
+            part = whole[name] = {}
     elif key is None:  # a mistake across the part
         keys = [word for word in re.findall(r"[\w-]+", found["msg"]) if word in part] or list(part)
         for word in keys:

@@ -170,8 +170,10 @@ def test_mistakes_of_every_stage_are_shown_together():
         ("classes: {a: {visit: 3, steps: [m]}}", 1),
         ("classes: {a: {model: m, slo: task p95<30s, task: {steps: {b: {}}}}}", 1),
         ("classes: {a: 3, b: {modle: x}}\nphases: [{name: x, for: 1s, classes: {a: {load: 2}}}, 4]", 3),
+        ("classes: {a: {}}\nphases: [[], 4, x]", 3),
+        ("classes: {a: {}}\nphases: [{name: x, for: 1s, load: [{}, 1]}]", 1),
     ],
-    ids=("misspelt section", "misspelt load", "replay", "visit", "task", "not mappings"),
+    ids=("misspelt section", "misspelt load", "replay", "visit", "task", "not mappings", "phases", "load"),
 )
 def test_what_a_mistake_hides_is_not_another_mistake(text, count):
     with pytest.raises(UsageError) as caught:
