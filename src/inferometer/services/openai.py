@@ -1,4 +1,4 @@
-"""Servers of text over HTTP, with complete or streamed answers. `apis` lists the APIs that they may have."""
+"""Text servers over HTTP, with complete or streamed answers. `apis` lists the APIs that they may have."""
 
 import json
 import re

@@ -37,6 +37,7 @@ PATTERNS = {
     '"what is to go"': r"\b[Ww]hat is to (?:go|come)\b",
     '"is said" without an actor': r"\b(?:that|That|it|It|this|This|which) (?:is|was) said\b(?! to\b)",
     '"talks nonsense"': r"\b(?:talk|speak|answer)(?:s|ed|ing)? nonsense\b",
+    '"server of text"': r"\b[Ss]ervers? of text\b",
 }
 
 EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
@@ -59,6 +60,7 @@ EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
     '"what is to go"': ("what is to go is marked", "what is left"),
     '"is said" without an actor': ("which is said", "it is said to be fast by its author"),
     '"talks nonsense"': ("a server that talks nonsense", "a server that sends nonsense"),
+    '"server of text"': ("the API of a server of text", "a text server"),
 }
 
 # Hits in the docstrings, string literals and help pages of a package that stay: help of classic options that
