@@ -374,6 +374,7 @@ def test_a_file_that_holds_no_single_key_is_refused_without_its_text(
     assert KEY not in ended.stderr + ended.stdout
 
 
+@pytest.mark.machine(reason="a violated SLO is undecided if other processes hold up the client")
 def test_goodput_counts_requests_that_meet_the_slo(measured: Callable) -> None:
     with FakeOpenAi(lambda number, request: answer_json({}, 500) if number < 2 else None) as fake:
         found = measured(fake, 10, "--streaming", "--slo", "latency<1h, ttft<1h", code=1)

@@ -381,6 +381,7 @@ class FakeTriton:
         model: FakeModel | None = None,
         extensions: tuple[str, ...] = ("binary_tensor_data", "model_configuration", "statistics"),
         usual: bytes = reply(b"{}"),
+        service_s: float = SERVICE_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.server = ScriptedServer(self._act, tls=tls)
@@ -389,7 +390,7 @@ class FakeTriton:
         self._extensions = extensions
         self._infer = infer
         self._control = control
-        self._usual = serviced(raw(usual))
+        self._usual = serviced(raw(usual), service_s=service_s)
         self._good = self._bad = 0
         self._counting = threading.Lock()
 

@@ -49,7 +49,7 @@ def test_a_command_that_never_starts_is_given_up(tmp_path, monkeypatch, token):
             {"serve": "true {port} {a}", "vary": "a=1", "instances": (1, 2)},
             "instances applies to models on Triton",
         ),
-        ({"serve": "true {port} {a}", "vary": "a=1", "search": "quick"}, "search quick knows only"),
+        ({"serve": "true {port} {a}", "vary": "a=1", "search": "quick"}, "search quick supports only"),
         ({"serve": "true {port} {a}", "vary": "a=1", "objective": "goodput"}, "but slo is missing"),
         ({"serve": "true {port} {a}", "vary": "a=1", "where": "b > 1"}, "names b, which is not varied"),
         ({"model": "m", "vary": "a=1"}, "vary applies only to a server that serve starts"),

@@ -642,7 +642,7 @@ def archive(
         (
             one("FP32", 16),
             archive((16,), content=64, method=zipfile.ZIP_LZMA),
-            "not one that numpy uses",
+            "numpy does not support its compression method",
         ),
     ],
 )
