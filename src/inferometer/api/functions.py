@@ -211,7 +211,7 @@ def tune(
     Runs on an embedded server with these repositories (default: the example models), without a server in the
     `launch_mode` c_api, at `url`, or on several `servers` in parallel, started on the Ray cluster at `ray`.
     Every trial is recorded in the journal; repeating the call continues from it, unless `fresh`.
-    `objective` may be another one than throughput, such as 'p99' or 'throughput:2, gpu power:1'.
+    `objective` replaces throughput as the figure to maximize, such as 'p99' or 'throughput:2, gpu power:1'.
     `instances`, `batches` and `loads` are (lowest, highest); `delays` are dynamic batcher delays to try, in
     microseconds.
     `serve` is a command that starts any server, with a placeholder such as {slots} for each value to `vary`
@@ -353,7 +353,7 @@ def diagnose(
 ) -> "Diagnosis":
     """Find out what limits a model and what would help; `apply` tries it on the server.
 
-    `concurrency` is as for `measure`; None goes from 1 to 8, and higher while throughput grows. Each load is
+    `concurrency` is as for `measure`; None tries 1 to 8, and more while throughput grows. Each load is
     measured for at most `duration_s`. The original configuration is restored at the end, unless `keep`. `serve` is a
     command that starts the server, which is stopped at the end.
     """

@@ -1,8 +1,8 @@
 """Saved answers: one JSON file each, from which every report can be reproduced.
 
-An answer is a frozen dataclass with a `kind` and a file format version (`schema`). Both are written to the file, so the
-file identifies itself and its readers. The dataclass defines the format: `json_schema` describes it, and an invalid
-value is rejected with the name of its field.
+An answer is a frozen dataclass with a `kind` and a file format version (`schema`). Both are written to the file, so
+that every reader can recognize it. The dataclass defines the format: `json_schema` describes it, and an invalid value
+is rejected with the name of its field.
 """
 
 import dataclasses

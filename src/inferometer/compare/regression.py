@@ -274,7 +274,7 @@ class _Change:
         if is_worth and min(beyond) > (self.expected.decisive if is_single else self.expected.unusual):
             return FAILED, ""
         if is_worth and is_single and beyond[0] > self.expected.unusual:
-            return INCONCLUSIVE, f"suspicious, but a single run can look so by chance; {AGAIN}"
+            return INCONCLUSIVE, f"suspicious, but a single run can look like this by chance; {AGAIN}"
         if not is_any:
             is_inside = sum(beyond) / len(beyond) < -self.expected.margin(len(beyond))
             return (PASSED, "") if is_inside else (INCONCLUSIVE, INSIDE)

@@ -153,9 +153,9 @@ def round_plans(
 ) -> tuple[RoundPlan, ...]:
     """Plan as many rounds as the time allows for each candidate, based on its pilot run.
 
-    A closed loop has a fixed number of requests per turn, so that the time is proportional to the speed. Candidates
-    about as fast as the baseline get the same number, so that even the ends of their turns match. If users start
-    staggered, a turn is a time instead, in which all of them are active.
+    A closed loop has a fixed number of requests per turn, proportional to the speed, so that all turns take about as
+    long. Candidates about as fast as the baseline get the same number, so that even the ends of their turns match. If
+    users start staggered, a turn is a time instead, in which all of them are active.
     """
     if budget.ramp_ns or not isinstance(point.plan, Closed):
         return (_timed(budget, max(looks, key=lambda look: look.latency_ns)),) * len(looks)

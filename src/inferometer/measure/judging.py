@@ -140,7 +140,7 @@ class LevelJudge:
 
     @property
     def _is_silent(self) -> bool:
-        """Whether requests of the last window got no answer, or earlier ones did not and a retry is pausing."""
+        """Whether requests of the last window got no answer, or earlier ones did not and a retry is pending."""
         last, is_closed = self.closed.figures[-1], not open_plans(self.point.plan)
         is_pausing = is_closed and not last.failed_count and self.liveness.silent_since_ns > 0
         return (self.liveness.was_silent or is_pausing) and not has_answers([last])

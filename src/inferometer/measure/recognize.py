@@ -383,8 +383,8 @@ def _check_listed(service: Service, name: str) -> None:
 
 
 def _is_own_word(error: PeerError, protocol: str) -> bool:
-    """Return whether a gRPC server, or a proxy before it, reported the error; one that lacks the call is of another
-    kind."""
+    """Return whether a gRPC server, or a proxy in front of it, reported the error; a server without the call is of
+    another kind."""
     origin = error.__cause__ if isinstance(error.__cause__, PeerError) else error
     if protocol != "grpc" or isinstance(origin, MissingError):
         return False

@@ -22,7 +22,7 @@ Joining = Literal["sum", "mean"]
 
 @frozen
 class NamedMetric:
-    """A row: one server's name for one of our nouns."""
+    """A row: the name under which one server reports a figure."""
 
     server: str
     noun: str  # a field of LlmReading

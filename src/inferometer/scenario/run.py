@@ -204,7 +204,7 @@ def run_scenario(
         remarks = (*result.remarks, *commands.remarks())
         if cut:
             words = "1 request was" if cut == 1 else f"{cut:,} requests were"
-            remarks = (*remarks, Remark(Note.CUT_OFF, f"{words} still running at the end and cut off"))
+            remarks = (*remarks, Remark(Note.CUT_OFF, f"{words} still running at the end and dropped"))
         yield replace(result, remarks=remarks, account=account(result.levels, load.totals()))
 
 

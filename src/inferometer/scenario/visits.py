@@ -222,7 +222,7 @@ def _checked(where: str, spec: TensorSpec, value: Any, models: Models) -> Any:
     try:
         return made_tensor(spec, value)
     except UsageError as error:
-        raise UsageError(f"{where}: {error.message}", remedy="give values that the model takes") from error
+        raise UsageError(f"{where}: {error.message}", remedy="give values that the model accepts") from error
 
 
 def _check_reference(

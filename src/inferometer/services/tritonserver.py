@@ -186,8 +186,8 @@ class _Library:
 
 
 def _load(settings: InProcessSettings) -> ctypes.CDLL:
-    """Load the library. Its dependencies may be next to it, unknown to the loader: each round loads those whose own
-    dependencies are loaded."""
+    """Load the library. Its dependencies may be next to it, where the loader does not look: each round loads those
+    whose own dependencies are loaded."""
     waiting = sorted(Path(settings.library).resolve().parent.glob("*.so*"))
     while (refused := [path for path in waiting if not _loads(path)]) and len(refused) < len(waiting):
         waiting = refused

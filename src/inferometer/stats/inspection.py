@@ -172,7 +172,7 @@ def lengths_of(values: Sequence[int]) -> TokenLengths | None:
 
 
 def _bin_s(span_s: float, requests: int, spread: Burstiness | None) -> float:
-    """Return a round bin length that gives not too many bins; a multiple of the time resolution if many times
+    """Return a round bin length that gives a moderate number of bins; a multiple of the time resolution if many times
     coincide."""
     most = max(1, min(MOST_BINS, requests // PER_BIN))
     found = next((step for step in _STEPS_S if span_s / step < most), _STEPS_S[-1])

@@ -213,7 +213,8 @@ def mean_estimate(value: float, width: Margin | None) -> Estimate:
 
 
 def percentile_estimates(series: Series, wanted: Iterable[float]) -> dict[float, Estimate]:
-    """Return percentiles of at least one value with their intervals. If one has none, those further out have none."""
+    """Return percentiles of at least one value with their intervals. If one has no interval, neither have those further
+    out."""
     whole, parts = series.sorted(), _Parts.of(series)
     asked: set[float] = {50, *wanted}
     found: dict[float, Estimate] = {}

@@ -93,7 +93,7 @@ def _missing(term: Term, whole: Window) -> int:
 def _with_missing(term: Term, had: int, missing: int) -> tuple[Keeping, str] | None:
     """Decide a term by the answers without its token alone; None if they are few enough to leave it to the rest.
 
-    If a mean is limited, as few answers may lack the token as requests may fail.
+    If a mean is limited, the share of answers without the token may not exceed the share of requests that may fail.
     """
     total = had + missing
     allowed = MOST_FAILED if term.share is None else term.share

@@ -85,7 +85,7 @@ def as_observed(model: TwinModel, seen: Observation) -> Observation:
 def plain_notes(model: TwinModel, seen: Sequence[Observation]) -> Iterator[str]:
     station = model.stations[0]
     if station.instances == MANY and model.cores is not None:
-        found = f"requests share the capacity of {plain_number(round(model.cores, 1))} at once"
+        found = f"requests share a capacity for {plain_number(round(model.cores, 1))} at a time"
     else:
         found = f"{station.instances} in service at once"
     yield f"{model.name}: fitted to latencies alone, since the server provides no statistics: {found}"

@@ -142,7 +142,7 @@ def _burst_words(found: Burstiness) -> Iterator[str]:
         yield f"Requests arrive evenly: {times} (by variance), so queues are shorter than with independent arrivals."
     if found.together > MANY_TOGETHER:
         yield (
-            f"{share(found.together)} of them have the same time as another one, because times are multiples of "
+            f"{share(found.together)} of them have the same time as another request, because times are multiples of "
             f"{_time(found.tick_s)}: a replay sends them together."
         )
 
