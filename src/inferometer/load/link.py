@@ -115,7 +115,7 @@ def finish_sampled(next_step: NextStep, finish: Finish, sampler: Sampler) -> Nex
     def next_sampled(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
         if sampler.left > 1:
             found = next_step(slot, sent_ns, wrote_ns, now_ns, received)
-            if found[0] >= 0:
+            if found is not NOTHING:
                 sampler.left -= 1
             return found
         finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)

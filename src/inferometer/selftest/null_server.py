@@ -24,6 +24,7 @@ from dataclasses import asdict
 
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
+from inferometer.base.varint import varint
 from inferometer.load.reactor import READ, open_set
 from inferometer.wire.frames import (
     ACK,
@@ -47,7 +48,6 @@ from inferometer.wire.frames import (
     window_update,
 )
 from inferometer.wire.headers import SHRINK, encode_block
-from inferometer.wire.protobuf import varint
 from inferometer.wire.sender import pack_id
 
 # Fault by the request's number modulo CYCLE, named like the failure groups.

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.messages import body_text
-from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
+from inferometer.base.varint import varint
+from inferometer.wire.protobuf import LENGTH, VARINT, fields
 
 if TYPE_CHECKING:
     from inferometer.model.spec import Tensor

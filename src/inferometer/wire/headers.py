@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from inferometer.base.varint import varint
 from inferometer.wire.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fault
-from inferometer.wire.protobuf import varint
 
 if TYPE_CHECKING:
     from hpack import Decoder

@@ -156,13 +156,19 @@ class ReplyDecoder:
             length == self._last_size
             and not self.received
             and data.startswith(self.expected_start)
-            and not self.keep
+            and (not self.keep or self._keeps_expected(length))
         ):
+            if self.keep:
+                self.body += data[len(self.expected_start) : length]
             self.head = self._last_head
             self.received = length
             self._step = _DONE
             return True
         return self._advance(data, length)
+
+    def _keeps_expected(self, length: int) -> bool:
+        """Return whether a reply like the last one has a body to keep, within the limit."""
+        return length == self.expected_size and length - len(self.expected_start) <= self.limit
 
     def whole_chunk(self, data: bytearray | bytes, length: int) -> int:
         """Return where the content begins if data[:length] is one whole chunk and no partial data is pending, as for

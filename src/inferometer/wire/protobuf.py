@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from inferometer.base.errors import PeerError
+from inferometer.base.varint import varint
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
@@ -45,16 +46,6 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise PeerError("a message has a varint longer than ten bytes")
-
-
-def varint(value: int) -> bytes:
-    """Encode an integer from 0 to 2**64 - 1."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def string_field(number: int, text: str) -> bytes:

@@ -640,3 +640,20 @@ def test_bytes_of_the_command_line_are_sent_unchanged():
 def test_illegal_request_is_the_users_error_and_names_the_part(method, path, headers, named):
     with pytest.raises(UsageError, match="(?s)" + named):
         encode_request(method, path, headers, 5)
+
+
+@pytest.mark.parametrize("limit", [3, 2])
+def test_bodies_of_replies_alike_are_kept_only_when_asked_and_within_the_limit(limit):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+    decoder = ReplyDecoder(limit=limit)
+    found = []
+    for keep, body in ((False, b"one"), (True, b"two"), (False, b"six"), (True, b"ten")):
+        decoder.keep = keep
+        if keep and limit < len(body):
+            with pytest.raises(PeerError):
+                decoder.receive(head + body, len(head + body))
+            return
+        assert decoder.receive(bytearray(head + body), len(head + body))
+        found.append(bytes(decoder.body))
+        decoder.next()
+    assert found == [b"", b"two", b"", b"ten"]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
+from inferometer.base import varint as ours
 from inferometer.base.errors import PeerError
-from inferometer.wire import protobuf
 from inferometer.wire.protobuf import fields, string_field
 from tests.support.samples import examples
 
@@ -111,4 +111,4 @@ def test_an_appended_string_is_one_of_the_message(text: str) -> None:
 
 @given(st.integers(0, 2**64 - 1))
 def test_integers_are_written_as_they_are_read(value: int) -> None:
-    assert protobuf.varint(value) == varint(value)
+    assert ours.varint(value) == varint(value)
