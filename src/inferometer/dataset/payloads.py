@@ -145,7 +145,7 @@ def _step(path: str, stream: int, number: int, row: Any) -> Step:
     for key, value in row.items():
         if key not in ("payload", "session_id", "delay", "timestamp", "model"):
             raise UsageError(
-                f"The input '{key}' is not one of an OpenAI-style request {where}",
+                f"The input '{key}' is not an input of an OpenAI-style request {where}",
                 remedy="a step has 'payload', and may have 'session_id', 'delay' and 'timestamp'",
             )
         if key in ("session_id", "delay", "timestamp"):

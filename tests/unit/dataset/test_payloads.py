@@ -74,7 +74,7 @@ def test_a_turn_has_its_session_and_its_delay(file):
         ({"data": [{"payload": {}}]}, "'payload' must be a list with exactly one object"),
         ({"data": [{"payload": [{}, {}]}]}, "'payload' must be a list with exactly one object"),
         ({"data": [{"payload": ["a"]}]}, "'payload' must be a list with exactly one object"),
-        ({"data": [{"payload": [{}], "INPUT0": [1]}]}, "'INPUT0' is not one of an OpenAI-style request"),
+        ({"data": [{"payload": [{}], "INPUT0": [1]}]}, "'INPUT0' is not an input of an OpenAI-style request"),
         ({"data": [{"payload": [{}], "delay": ["a"]}]}, "'delay' must be a list with a number"),
         ({"data": [{"payload": [{}], "delay": [-1]}]}, "'delay' must be a list with a number"),
         ({"data": [{"payload": [{}], "session_id": [None]}]}, "'session_id' must be a list with a name"),

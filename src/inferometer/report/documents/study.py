@@ -115,7 +115,7 @@ def effects_section(study: Study) -> Iterator[Section]:
             (row.knob, row.value, str(row.variants), quantity(row.mean), quantity(row.best))
             for row in effects
         )
-        lead = f"Each variant counts with its best load. {effect_sentence(effects)}"
+        lead = f"Each variant is represented by its best load. {effect_sentence(effects)}"
         table = text_table("Main effects", heads, cells, texts=2)
         yield Section("effects", "What each knob did", lead, (table,), is_detail=True)
 
