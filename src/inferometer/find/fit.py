@@ -17,16 +17,26 @@ Pauses and heavy tails decay more slowly than a queue, and their shares grow mor
 Requests share a queue and its pauses, so they are not independent. Each run is cut into sections of equal time. The
 dispersion, which is the variance of the sections relative to that of independent requests, divides the log-likelihood
 (quasi-likelihood). It is estimated from sections within runs, including the correlation of neighbours, and from runs
-against the fitted curve: a queue whose memory exceeds a run only shows there.
+against the fitted curve: a queue whose memory exceeds a run only shows there. Loads follow each other without a pause,
+so neighbouring runs share the queue between them (`CARRIED`).
+
+The dispersion of a run must not depend on its own luck. A run in which the queue happened to be long varies more; if it
+counted less for that, the limit would be too high on average. Dispersions are therefore a function of the load, fitted
+to all runs.
 
 The tail. If few requests are beyond the limit, more are beyond the midpoint between a quick request and the limit, and
 they carry information that the few cannot. The two shares are related at all loads by half = share ** tail: the tail is
 1/2 if latency has an exponential tail, as in a queue, 1 for pauses that are longer than the limit, and less than 1/2 if
 latency is bounded. It is a parameter too. The requests beyond the midpoint are a sample of all requests, and those
 beyond the limit a sample of these, so that no request counts twice. The two samples have a dispersion each: if single
-slow requests delay a few others, groups beyond the limit are shorter than those of a queue that fills.
+slow requests delay a few others, groups beyond the limit are shorter than those of a queue that fills. A few groups
+hardly show their own dispersion, however many requests they contain: if the size of groups is geometric, the sample
+variance has about a third as many degrees of freedom as there are groups (`GROUPS_PER_DEGREE`), and the expected ratio
+of the two dispersions counts more.
 
-The curve is only trusted near the limit: the further a run is from it, the less it counts (`CURVATURE`).
+The curve is only trusted near the limit: the further a run is from it, the less it counts (`CURVATURE`). It is not
+exact at the limit either: an error of the share that all runs have in common moves the limit by that error divided by
+the slope (`CURVE_ERROR`).
 
 The check. If runs deviate from the curve by more than the dispersion within them explains (`MISFIT`), the model is
 wrong for this server, and the interval is the bracket of loads that are proven to meet or to miss the SLO (keeping.py).
@@ -64,8 +74,11 @@ TAILS = (
     *((0.47, 0.15), (0.51, 0.35), (0.55, 0.15)),
     *((0.2, 0.04), (0.3, 0.05), (0.39, 0.05), (0.63, 0.06), (0.72, 0.05), (0.82, 0.05), (0.95, 0.05)),
 )
-TAIL_GROUPS = 1.35  # expected ratio of the dispersions of requests beyond the limit and beyond the midpoint
-TAIL_WEIGHT = 8.0  # weight of that expectation, in sections
+TAIL_GROUPS = 1.5  # expected ratio of the dispersions of requests beyond the limit and beyond the midpoint
+TAIL_WEIGHT = 8.0  # weight of that expectation, in degrees of freedom
+GROUPS_PER_DEGREE = 3.0
+CARRIED = 1.2  # factor of the dispersion, because a run begins with the queue of the one before
+CURVE_ERROR = 0.14  # of the logarithm of the share at the limit
 LEVELS = np.linspace(-18.0, 4.0, 4401)  # grid of the complementary log-log of a share
 REACH = 30.0  # factor below the lowest and above the highest load within which the limit is searched
 CAP_SPREAD = 0.02
@@ -81,6 +94,8 @@ MOST_DOUBT = 1.0
 ALIKE_WEIGHT = 1.0
 MERGED = (1, 4)
 MISFIT = 12.0
+LEAST_WAITING = 0.3
+USUAL_POWER = 0.5  # of the size of groups in a queue, with which dispersions are expected to grow
 MEMORY_GROUPS = 2.0  # multiple of the size of groups in a queue up to which runs may differ from each other
 
 
@@ -216,11 +231,20 @@ class _Curve:
 
     def _groups(self) -> Floats:
         """Return how many requests of each run are slow together: in M/M/1, all of a busy period."""
-        # A run without pauses does not show how requests queue.
-        waiting = [run.waiting for run in self.runs if not run.is_overrun]
-        mean = sum(waiting) / len(waiting) if waiting else 1.0
-        groups = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
-        return np.minimum(groups, self._longest_groups())
+        steady, longest = ~self.is_overrun, self._longest_groups()
+        if not steady.any():
+            return np.minimum(3.0, longest)
+        waiting = np.array([run.waiting for run in self.runs])
+        growth = np.ones(len(waiting))
+        if self.capacity is not None:
+            # From independent of the load, as pauses are, to the growth in a queue.
+            away = np.log(longest) - np.log(longest[steady]).mean()
+            rest = np.log(np.maximum(waiting, LEAST_WAITING))[steady]
+            power = (away[steady] @ (rest - rest.mean()) + USUAL_POWER) / (away[steady] @ away[steady] + 1)
+            growth = np.exp(np.clip(power, 0.0, 1.0) * away)
+        groups = 1 + 2 * waiting[steady].mean() * growth / growth[steady].mean()
+        found: Floats = np.minimum(groups, longest)
+        return found
 
     def _longest_groups(self) -> Floats:
         """Return how many requests are slow together in a queue at the utilisation of each run."""
@@ -243,7 +267,8 @@ class _Curve:
 
     def posterior(self, grid: _Grid) -> Posterior:
         weights, _, (slope, dispersion, misfit) = self._weights(grid, FINE_ROUNDS)
-        return Posterior(grid.places, weights.sum(axis=(0, 2)), slope, dispersion, misfit)
+        places, blurred = _blurred(grid.places, weights.sum(axis=(0, 2)), CURVE_ERROR / slope)
+        return Posterior(places, blurred, slope, dispersion, misfit)
 
     def _weights(self, grid: _Grid, rounds: int) -> tuple[Floats, Floats, tuple[float, float, float]]:
         """Return the posterior by tail, place and slope, the weights of runs, and slope, dispersion and misfit."""
@@ -257,7 +282,7 @@ class _Curve:
             prior = prior + (places - over * over / 2)[None, :, None]
         prior = prior + np.log(grid.tail_weights)[:, None, None] + np.log(np.gradient(places))[None, :, None]
         for _ in range(rounds):
-            logged = prior + likelihood(worth)
+            logged = prior + likelihood(worth / CARRIED)
             weights: Floats = np.exp(logged - logged.max())
             weights /= weights.sum()
             slope = math.exp(float(weights.sum(axis=(0, 1)) @ np.log(slopes)))
@@ -300,7 +325,9 @@ class _Curve:
         expected = float((self.halves / usual).sum() / max(self.halves.sum(), 1e-9))
         alike = min(max(spread.alike, 0.0), MOST_ALIKE)
         seen = max(1.0, spread.pearson * (1 + alike) / (1 - alike))
-        factor = (TAIL_WEIGHT + spread.degrees * seen / expected) / (TAIL_WEIGHT + spread.degrees)
+        groups = float(self.totals[~self.is_overrun].sum()) / expected
+        degrees = min(spread.degrees, groups / GROUPS_PER_DEGREE)
+        factor = (TAIL_WEIGHT + degrees * seen / expected) / (TAIL_WEIGHT + degrees)
         found: Floats = np.minimum(usual / factor, 1.0)
         return found
 
@@ -372,6 +399,15 @@ class _Curve:
         correlation = min(max(alike / degrees, 0.0), MOST_ALIKE) if degrees else 0.0
         pearson *= (1 + correlation) / (1 - correlation)
         return float((FIRST_WEIGHT * FIRST_DISPERSION + pearson) / (FIRST_WEIGHT + degrees))
+
+
+def _blurred(places: Floats, weights: Floats, error: float) -> tuple[Floats, Floats]:
+    """Return places and weights after adding an independent normal error to the place."""
+    beyond = error * np.arange(0.5, 4.0, 0.5)
+    wider = np.concatenate([places[0] - beyond[::-1], places, places[-1] + beyond])
+    away = (wider[:, None] - places[None, :]) / error
+    kernel = np.exp(-away * away / 2) * np.gradient(wider)[:, None]
+    return wider, (kernel / kernel.sum(axis=0)) @ weights
 
 
 @frozen

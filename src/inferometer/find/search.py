@@ -16,7 +16,8 @@ from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_
 from inferometer.stats.result import JudgedLoad
 
 TAIL = 0.025  # probability on either side of the interval
-OVER = 1.1  # maximum of the estimate over the low end, so that it is not too high by more than this
+OVER = 1.1  # the estimate exceeds the limit by more than this factor
+OVER_TAIL = 0.03  # with this probability
 LOWEST = 1024  # largest reduction of the first load
 DITHER = 0.8  # difference in the logarithm of the share on either side of the limit,
 MOST_DITHER = 0.1  # up to this difference in the logarithm of the load
@@ -147,7 +148,7 @@ class Knowledge:
         )
 
     def estimate(self, found: Bracket) -> float:
-        """Return the headline figure: the most likely limit, at most `OVER` times the proven load."""
+        """Return the headline figure: the most likely limit, limited by the chance that it is `OVER` times too high."""
         if self.posterior is None or not self.is_met:
             return 0.0
         if not found.low:
@@ -155,7 +156,10 @@ class Knowledge:
         if not self.is_missed and math.isinf(found.high):
             return max(run.load for run in self.runs)
         middle = self.highest_met if self.is_misfit else self.posterior.quantile(0.5)
-        middle = min(middle, OVER * found.low, found.high)
+        safe = found.low
+        if not self.is_misfit and not self.is_whole:
+            safe = max(safe, self.posterior.quantile(OVER_TAIL))
+        middle = min(middle, OVER * safe, found.high)
         return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
 
     def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
