@@ -114,11 +114,6 @@ def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list
     for name in names:
         answer = read(saved_file(name, store), *kinds)
         found += [(name, row) for row in (answer.results if isinstance(answer, Diagnosis) else (answer,))]
-        if isinstance(answer, Result) and answer.source:
-            raise UsageError(
-                f"'{name}' was written by {answer.tool}, which does not state the server's own times",
-                remedy="fit the twin to results of `inferometer measure`",
-            )
     return [name for name, _ in found], [row for _, row in found]
 
 
@@ -171,8 +166,8 @@ def _check(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin"
                 f"{name} does not apply to saved runs ({', '.join(names)})",
                 remedy="leave out the option or the runs",
             )
-        _, results = _results(names, store)
-        request = CheckRequest(results=tuple(results))
+        origins, results = _results(names, store)
+        request = CheckRequest(results=tuple(results), origins=tuple(origins))
     else:
         request = CheckRequest(_loads(twin, own), own.url, own.duration_s)
     with progress_shown(own.verbose, is_quiet=own.quiet) as progress:

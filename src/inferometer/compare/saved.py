@@ -123,9 +123,8 @@ _MEMORY_SLACK = 0.1  # memory differs slightly between machines of one class
 def unlike(base: Result, other: Result) -> tuple[str, ...]:
     """Describe the known differences in setup; empty if the results may be compared."""
     if base.source or other.source:
-        one, two = base.effective.mode, other.effective.mode
-        is_known = UNSTATED not in (one, two)
-        return tuple(_differing({"mode": one}, {"mode": two}, _LOAD, "load")) if is_known else ()
+        one, two = _stated_load(base), _stated_load(other)
+        return tuple(_differing(one, two, _LOAD, "load")) if "mode" in one and "mode" in two else ()
     return (
         *_differing(asdict(base.effective), asdict(other.effective), _LOAD, "load"),
         *_differing(_data(base), _data(other), _PAYLOAD, "payload"),
@@ -133,6 +132,14 @@ def unlike(base: Result, other: Result) -> tuple[str, ...]:
         *_differing(base.host, other.host, _HOST, "host"),
         *_memory(base, other),
     )
+
+
+def _stated_load(result: Result) -> dict[str, str]:
+    """Return the kind of load, and how requests arrive at a rate, as far as the file states them."""
+    effective = result.effective
+    arrivals = effective.distribution if effective.mode == "request_rate" else UNSTATED
+    found = {"mode": effective.mode, "distribution": arrivals}
+    return {name: value for name, value in found.items() if value != UNSTATED}
 
 
 def _differing(

@@ -28,7 +28,14 @@ from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.diagnose.text_engine import PrefillMode, TextEngine
 from inferometer.diagnose.text_lengths import Pair, mean_lengths, measured_pairs, reduced
 from inferometer.diagnose.text_load import TIME_FIGURES, TPOT, TTFT, TextLoad, simulate_text
-from inferometer.stats.measurement import Distribution, Estimate, Lane, Level, Measurement
+from inferometer.stats.measurement import (
+    Distribution,
+    Estimate,
+    Lane,
+    Level,
+    Measurement,
+    TokenFigures,
+)
 from inferometer.stats.result import Result
 
 PARAMETERS = ("fixed_s", "answer_s", "context_s", "prompt_s", "outside_s")
@@ -96,6 +103,7 @@ class TextObservation:
     kv_tokens: int | None = None
     cached: float = 0.0  # share of the prompt tokens
     knows_prompts: bool = True
+    knows_spread: bool = True  # of the lengths; otherwise only their means
     server: str | None = None
     slopes: tuple["TokenSlope", ...] = ()  # at one request in flight
 
@@ -126,7 +134,7 @@ def maybe_text_observation(level: Level, *, is_random: bool) -> TextObservation 
         return None
     tokens, llm = found.tokens, None if found.metrics is None else found.metrics.llm
     figures, noise = _figures(found)
-    knows_prompts = tokens.prompt > 0 and tokens.per_prompt.count > 0
+    prompts, answers = _lengths(tokens, found.request_count)
     cached = tokens.cached / tokens.prompt if tokens.cached and tokens.prompt else 0.0
     if not cached and llm is not None:
         cached = llm.prefix_share or 0.0
@@ -141,7 +149,7 @@ def maybe_text_observation(level: Level, *, is_random: bool) -> TextObservation 
         load=TextLoad(
             level.mode,
             float(level.value),
-            measured_pairs(tokens.per_prompt if knows_prompts else None, tokens.per_answer),
+            measured_pairs(prompts, answers),
             is_random,
         ),
         seconds=found.duration_ns / NS_PER_S,
@@ -153,10 +161,21 @@ def maybe_text_observation(level: Level, *, is_random: bool) -> TextObservation 
         slots=slots,
         kv_tokens=None if llm is None else llm.kv_tokens,
         cached=min(cached, 0.99),
-        knows_prompts=knows_prompts,
+        knows_prompts=prompts is not None,
+        knows_spread=answers.min_ns is not None or bool(answers.percentiles),
         server=None if llm is None else llm.server,
         slopes=tuple(_slopes(found.lanes)) if level.mode == "concurrency" and level.value == 1 else (),
     )
+
+
+def _lengths(tokens: TokenFigures, count: int) -> tuple[Distribution | None, Distribution]:
+    """Return the lengths of prompts and answers; another tool's file may state only totals."""
+
+    def known(total: float, lengths: Distribution) -> Distribution:
+        return lengths if lengths.count else Distribution(count, round(total / count), None, None, None, ())
+
+    prompts = known(tokens.prompt, tokens.per_prompt) if tokens.prompt > 0 else None
+    return prompts, known(tokens.output, tokens.per_answer)
 
 
 def _slopes(lanes: Sequence[Lane]) -> Iterator[TokenSlope]:

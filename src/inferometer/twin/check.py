@@ -18,9 +18,17 @@ from inferometer.options.values import Range
 from inferometer.stats.measurement import Distribution, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
-from inferometer.twin.fit import load_part, measured_as, measured_figures, settings_between, spec_of
+from inferometer.twin.fit import (
+    load_part,
+    measured_as,
+    measured_figures,
+    run_names,
+    settings_between,
+    spec_of,
+)
 from inferometer.twin.predict import forecast
 from inferometer.twin.simulate import MeasuredAs
+from inferometer.twin.stated import check_stated, maybe_missing
 from inferometer.twin.text import TextRow, maybe_text_row, measured_text_figures, text_settings
 from inferometer.twin.twin import (
     COMMAND,
@@ -53,11 +61,13 @@ class CheckRequest:
     url: str | None = None
     duration_s: float | None = None
     results: tuple[Result, ...] = ()
+    origins: tuple[str, ...] = ()  # names of the results
 
 
 def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
     """Return the twin with forecasts beside the measured figures."""
     forecasts: list[LoadForecast] = []
+    check_stated(asked.origins or run_names(asked.results), asked.results)
     for result in asked.results:
         forecasts += checked_result(twin, result)
     if not asked.results:
@@ -74,6 +84,8 @@ def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
     found = []
     for level in result.levels:
         if level.measurement is None or level.mode not in ("concurrency", "request_rate"):
+            continue
+        if maybe_missing(result, level) is not None:
             continue
         text = maybe_text_row(result, level)
         if text is not None and _is_text(twin, text.part):
@@ -202,6 +214,11 @@ def _options(twin: Twin, part: LoadPart, asked: CheckRequest) -> Options:
 
 
 def _as_measured(model: TwinModel) -> Options:
+    if model.source:
+        raise UsageError(
+            f"'{model.name}' was measured by {model.source}, whose settings are not those of a measurement here",
+            remedy=f"measure it with {option_name('--json')}, or with {model.source}, then check the saved result",
+        )
     if model.asked.get("headers"):
         raise UsageError(
             f"'{model.name}' was measured with headers, whose values are not saved",

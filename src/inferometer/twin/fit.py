@@ -22,6 +22,7 @@ from inferometer.twin.errors import Guess, anchor_spot, band, error_models, near
 from inferometer.twin.plain import as_observed, check_plain, plain_model, plain_notes
 from inferometer.twin.service import steadied
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
+from inferometer.twin.stated import check_stated, maybe_reason
 from inferometer.twin.text import TEXT_ERRORS, TextRow, fit_text_model, text_rows
 from inferometer.twin.twin import (
     BATCHING,
@@ -80,33 +81,35 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
         raise UsageError(
             "no run given to fit", remedy=f"give results saved with {option_name('--json')}, or run ids"
         )
-    names = origins or [f"run {number}" for number in range(1, len(results) + 1)]
+    names = origins or run_names(results)
+    check_stated(names, results)
     by_model: dict[str, list[_Row]] = {}
     text_by_model: dict[str, list[TextRow]] = {}
     asked: dict[str, Mapping[str, Any]] = {}
+    sources: dict[str, str] = {}
     notes: list[str] = []
     for origin, result in zip(names, results, strict=True):
         if is_text_run(result):
             name = str(result.model.get("name", ""))
             text_by_model.setdefault(name, []).extend(text_rows(result, origin, notes))
-            asked[name] = result.asked
+            asked[name], sources[name] = _measured_by(result)
             continue
         rows = list(_rows(result, origin, notes))
         if rows:
             by_model.setdefault(rows[0].name, []).extend(rows)
-            asked[rows[0].name] = result.asked
+            asked[rows[0].name], sources[rows[0].name] = _measured_by(result)
     text_by_model = {name: found for name, found in text_by_model.items() if found}
     if not by_model and not text_by_model:
         raise _nothing_to_fit(names, results, notes)
     models, anchors = [], []
     for name, found in by_model.items():
         model, rows = _fitted(name, found, cores, asked[name], notes)
-        models.append(model)
+        models.append(replace(model, source=sources[name]))
         anchors += [_anchor(row, model, rows[-1]) for row in rows]
     errors = error_models(anchors)
     for name, text in text_by_model.items():
         model, own = fit_text_model(name, text, asked[name], notes)
-        models.append(model)
+        models.append(replace(model, source=sources[name]))
         anchors += own
         errors |= error_models(own, TEXT_ERRORS)
     last = results[-1]
@@ -121,6 +124,16 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
         notes=tuple(dict.fromkeys(notes)),
     )
     return replace(twin, forecasts=tuple(_left_out(twin, row) for row in anchors))
+
+
+def _measured_by(result: Result) -> tuple[Mapping[str, Any], str]:
+    """Return the options of a run, or the name of the other tool that measured it."""
+    return ({}, result.source) if result.source else (result.asked, "")
+
+
+def run_names(results: Sequence[Result]) -> list[str]:
+    """Return names of results without any."""
+    return [f"run {number}" for number in range(1, len(results) + 1)]
 
 
 def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequence[str]) -> UsageError:
@@ -146,10 +159,8 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
         seen = observation(level, spec)
         if level.measurement is None or seen is None or level.mode not in ("concurrency", "request_rate"):
             continue
-        if not level.is_as_asked:
-            notes.append(
-                f"{origin}: the load {plain_number(level.value)} is left out because it was not applied as specified"
-            )
+        if (reason := maybe_reason(result, level)) is not None:
+            notes.append(f"{origin}: the load {plain_number(level.value)} is left out because {reason}")
             continue
         yield _Row(
             level, level.measurement, seen, spec.name, load_part(result, level), measured_as(result, level)
@@ -158,7 +169,7 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
 
 def spec_of(result: Result, origin: str = "a run") -> ModelSpec:
     """Return the model as it was when measured."""
-    document = {"inputs": (), "outputs": (), **result.model}
+    document = {"name": "", "version": "", "inputs": (), "outputs": (), **result.model}
     return validated(ModelSpec, document, f"cannot read the model of '{origin}'", "measure again")
 
 
@@ -180,7 +191,7 @@ def load_part(result: Result, level: Level) -> LoadPart:
 def measured_as(result: Result, level: Level) -> MeasuredAs:
     """Return how a level was measured, including its arrivals. Warm-up requests have a schedule of their own."""
     seconds = 1.0 if level.measurement is None else level.measurement.duration_ns / NS_PER_S
-    seed = int((result.asked.get("data") or {}).get("seed", 0))
+    seed = 0 if result.source else int((result.asked.get("data") or {}).get("seed", 0))
     skipped_s = 0.0 if level.start is None else level.start.duration_ns / NS_PER_S
     return MeasuredAs(seconds, seed, skipped_s)
 

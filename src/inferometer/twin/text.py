@@ -30,6 +30,7 @@ from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
 from inferometer.twin.errors import Guess, LeastErrors, band, limited_to, nearest, spot
 from inferometer.twin.simulate import MeasuredAs
+from inferometer.twin.stated import maybe_reason
 from inferometer.twin.twin import (
     CONFIDENCE,
     KV_TOKENS,
@@ -82,13 +83,11 @@ class TextRow:
 def text_rows(result: Result, origin: str, notes: list[str]) -> Iterator[TextRow]:
     """Yield the loads of a run that a fit can use."""
     for level in result.levels:
+        if (reason := maybe_reason(result, level)) is not None:
+            notes.append(f"{origin}: the load {plain_number(level.value)} is left out because {reason}")
+            continue
         row = maybe_text_row(result, level)
         if row is None:
-            continue
-        if not level.is_as_asked:
-            notes.append(
-                f"{origin}: the load {plain_number(level.value)} is left out because it was not applied as specified"
-            )
             continue
         yield row
 
@@ -162,6 +161,11 @@ def _blind_spots(rows: Sequence[TextRow]) -> Iterator[str]:
         yield f"only {len(rows)} loads were measured; three or four, from 1 in flight to saturation, determine a step"
     if not any(TTFT in row.seen.figures for row in rows):
         yield "answers were not streamed, so times to the first token are not predicted; measure with --streaming"
+    elif not all(row.seen.knows_spread for row in rows):
+        yield (
+            "only the mean lengths of prompts and answers are stated, so all are assumed to have them, and other "
+            "lengths are uncertain"
+        )
     elif len({pair[0] for row in rows for pair in row.seen.load.pairs}) == 1:
         yield (
             "all prompts had the same length, so other lengths are uncertain; measure with "

@@ -207,6 +207,7 @@ class TwinModel:
     asked: Mapping[str, Any]  # the options it was measured with
     text: TextModel | None = None
     is_plain: bool = False  # fitted to latencies alone, whatever the server's configuration says
+    source: str = ""  # the other tool that measured it; `asked` is then empty
 
     @property
     def figures(self) -> tuple[str, ...]:

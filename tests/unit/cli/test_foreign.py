@@ -1,17 +1,21 @@
 """Other tools' files on the command line: viewed, compared, stored, and written."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inferometer.base.answer_file import write
 from inferometer.cli.main import main
+from inferometer.report.foreign.formats import write_as
 from inferometer.report.kinds import TYPES
 from inferometer.stats.result import Result
 from inferometer.stats.saved import read
-from tests.support.foreign import foreign_file
+from inferometer.twin.twin import Twin
+from tests.support.foreign import VLLM, foreign_file
 from tests.support.reports import sample_comparison, sample_text
+from tests.support.text_runs import short_text_result, short_text_twin
 
 AIPERF, LINES, GUIDELLM = (
     str(foreign_file(name))
@@ -105,12 +109,59 @@ def test_mistakes_with_other_tools(words: list[str], said: str, capsys: pytest.C
     assert said in capsys.readouterr().err
 
 
-def test_a_twin_needs_the_server_s_times(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["twin", "fit", GUIDELLM]) == 2
-    assert (
-        "was written by guidellm 0.8.1, which does not state the server's own times"
-        in capsys.readouterr().err
-    )
+def test_a_twin_is_fitted_to_files_of_several_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    result = short_text_result()
+    for level, tool in zip(result.levels, ("aiperf", "guidellm", "vllm"), strict=True):
+        write_as(replace(result, levels=(level,)), tool, Path(tool), None)
+    files = [str(next(Path(name).rglob("*.json"))) for name in ("aiperf", "guidellm", "vllm")]
+    assert main(["twin", "fit", *files]) == 0
+    assert "only the mean lengths of prompts and answers are stated" in capsys.readouterr().out
+    twin = read(Path("twin.json"), Twin)
+    assert [row.load.parts[0].value for row in twin.forecasts] == [1, 3, 8]
+    for row in twin.forecasts:
+        assert row.bands["tpot"].value == pytest.approx(row.measured["tpot"], rel=0.1)
+    assert twin.models[0].text is not None
+    assert twin.models[0].text.engine.slots == 4
+    assert main(["twin", "check", "-f", "twin.json", "-c", "2", "-q"]) == 2
+    assert "'tiny' was measured by vllm, whose settings are not those" in capsys.readouterr().err
+
+
+WITHOUT_LISTS = {name: value for name, value in VLLM.items() if not isinstance(value, list)}
+
+
+@pytest.mark.parametrize("command", ["fit", "check"])
+@pytest.mark.parametrize(
+    ("document", "missing"),
+    [
+        (json.loads(Path(LINES).read_text().splitlines()[0]), "the load that was applied"),
+        (WITHOUT_LISTS, "the latency of requests"),
+        (VLLM | {"request_rate": 9.0, "burstiness": 0.5}, "constant or Poisson arrivals"),
+    ],
+)
+def test_a_twin_names_the_figure_that_a_file_lacks(
+    command: str, document: dict, missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("it.json").write_text(json.dumps(document))
+    write(short_text_twin(), Path("twin.json"))
+    assert main(["twin", command, "it.json", "-f", "twin.json"]) == 2
+    said = capsys.readouterr().err
+    assert "'it.json', which " in said
+    assert f"does not state {missing}" in said
+
+
+def test_random_arrivals_are_not_compared_with_even_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "poisson": VLLM | {"request_rate": 5.0},
+        "unknown": VLLM | {"request_rate": 5.0, "burstiness": 2},
+    }
+    for name, document in files.items():
+        Path(f"{name}.json").write_text(json.dumps(document))
+    result = read(Path("poisson.json"), Result)
+    even = replace(result, effective=replace(result.effective, distribution="constant"))
+    write(even, Path("even.json"))
+    assert main(["compare", "poisson.json", "even.json"]) == 3
+    assert "distribution of send times is poisson and constant" in capsys.readouterr().err
+    assert main(["compare", "poisson.json", "unknown.json", "--max-error-rate", "50%"]) != 3
 
 
 @pytest.mark.parametrize("name", ["guidellm.json", "profile_export_aiperf.json"])

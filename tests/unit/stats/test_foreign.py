@@ -189,6 +189,34 @@ def test_load_of_vllm(fields: dict[str, Any], load: tuple[str, float]) -> None:
     assert (level.mode, level.value) == load
 
 
+@pytest.mark.parametrize(
+    ("fields", "arrivals"),
+    [({"burstiness": 1.0}, "poisson"), ({"burstiness": 0.5}, UNSTATED), ({"burstiness": None}, UNSTATED)],
+)
+def test_arrivals_of_vllm(fields: dict[str, Any], arrivals: str) -> None:
+    assert of(VLLM | {"request_rate": 5.0} | fields).effective.distribution == arrivals
+
+
+@pytest.mark.parametrize(("kind", "known"), [("poisson", True), ("constant", True), ("user_centric", False)])
+def test_arrivals_of_aiperf_and_guidellm(kind: str, known: bool) -> None:
+    phase = {"name": "profiling", "kind": "profiling", "type": kind, "rate": 5.0}
+    config = AIPERF["input_config"] | {"phases": [phase]}
+    found = of(AIPERF | {"input_config": config})
+    assert (found.levels[0].mode, found.levels[0].value) == ("request_rate", 5.0)
+    assert found.effective.distribution == (kind if known else UNSTATED)
+    guidellm = json.loads(foreign_file("guidellm.json").read_text())
+    guidellm["benchmarks"][0]["config"]["strategy"] = {"type_": kind, "rate": 5.0}
+    assert of(guidellm).effective.distribution == (kind if known else UNSTATED)
+
+
+def test_a_rate_that_was_not_reached_is_remarked() -> None:
+    detailed = json.loads(foreign_file("vllm_detailed.json").read_text())
+    for rate, is_reached in ((25.0, True), (80.0, False)):
+        (level,) = of(detailed | {"request_rate": rate}).levels
+        assert level.has_remark(Note.OVERLOADED) is not is_reached
+        assert level.is_as_asked is is_reached
+
+
 def test_llm_d_report_keeps_its_figures_in_any_unit() -> None:
     result = of(LLM_D)
     found = only(result)

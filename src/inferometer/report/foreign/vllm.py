@@ -12,6 +12,7 @@ from inferometer.report.foreign.figures import Written, in_unit, known
 from inferometer.stats.measurement import Distribution
 
 _PERCENTILES = (90.0, 95.0, 99.0)
+_BURSTINESS = {"poisson": 1.0}  # a constant rate would be infinite
 
 
 def files(written: Written) -> Iterator[tuple[str, str]]:
@@ -36,6 +37,7 @@ def _document(written: Written) -> dict[str, Any]:
         "model_id": str(written.result.model.get("name", "")),
         "num_prompts": found.request_count + found.failed_count,
         "request_rate": level.value if is_rate else "inf",
+        "burstiness": _BURSTINESS.get(written.result.effective.distribution) if is_rate else None,
         "max_concurrency": round(level.value) if level.mode == "concurrency" else None,
         "duration": seconds,
         "completed": found.request_count,

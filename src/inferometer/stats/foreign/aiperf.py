@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.stats.foreign.built import (
+    ARRIVALS,
     Origin,
     StatedRequest,
     Summary,
@@ -45,6 +46,7 @@ def is_line(document: dict[str, object]) -> bool:
 def read_summary(document: Part) -> Result:
     config = document.maybe_part("input_config") or Part({}, document.origin, TOOL, "input_config")
     mode, value, settings = _load(config)
+    arrivals = str(settings.get("type") or settings.get("request_rate_mode"))
     level = level_of(mode, value, stated(_summary(document)), has_requests=False)
     endpoint = config.maybe_part("endpoint")
     urls = () if endpoint is None else tuple(endpoint.rows("urls")) or (endpoint.text("url"),)
@@ -56,6 +58,7 @@ def read_summary(document: Part) -> Result:
             model=_model(config),
             url=str(urls[0]) if urls else "",
             settings=settings,
+            arrivals=arrivals if arrivals in ARRIVALS else UNSTATED,
         ),
         [level],
     )

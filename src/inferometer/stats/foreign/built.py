@@ -4,6 +4,7 @@ Requests give intervals, by the same functions as our own measurements. Summary 
 the stated figures are kept, and their intervals come from the requests.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from inferometer.base import status
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.model.spec import ModelSpec
 from inferometer.options.effective import Effective
 from inferometer.records.records import COLUMNS, Records, from_rows
@@ -33,6 +34,9 @@ from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.result import Result
 from inferometer.stats.windows import Expense, WindowRules
 
+RATE = "request_rate"
+ARRIVALS = ("constant", "poisson")
+"""How requests arrive at a rate, as named by these tools and by our options."""
 NO_TIMES = Distribution(0, 0, 0, 0, 0, ())
 UNKNOWN_COST = ClientCost(workers=0, cpu_share=0.0, cpu_us_per_request=0.0, reconnects=0, connect_ns=0)
 _INTERVALS = (("mean", None), ("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0))
@@ -76,10 +80,28 @@ class Summary:
 
 
 def level_of(mode: str, value: float, found: Measurement, *, has_requests: bool) -> Level:
-    """Return the level; one without requests carries a remark that its figures have no intervals."""
-    text = "the file states figures without requests, so no figure has an interval"
-    remarks = () if has_requests else (Remark(Note.SUMMARY_ONLY, text),)
-    return Level(mode, value, found, (), is_stable=True, is_over_limit=False, remarks=remarks)
+    """Return the level, with remarks on missing intervals and on a rate that was not reached."""
+    remarks = []
+    if not has_requests:
+        text = "the file states figures without requests, so no figure has an interval"
+        remarks.append(Remark(Note.SUMMARY_ONLY, text))
+    per_s = _maybe_rate(found)
+    if mode == RATE and per_s is not None and per_s < value * _reached(found):
+        text = f"the file states a rate of {plain_number(value)}/s, but only {per_s:.3g} requests/s ended"
+        remarks.append(Remark(Note.OVERLOADED, text))
+    return Level(mode, value, found, (), is_stable=True, is_over_limit=False, remarks=tuple(remarks))
+
+
+def _maybe_rate(found: Measurement) -> float | None:
+    """Return the ends per second, failures included, before the last requests were waited for; None if unknown."""
+    sending_ns = found.duration_ns - found.latency.mean_ns
+    count = found.request_count + found.failed_count
+    return count * NS_PER_S / sending_ns if found.duration_ns and sending_ns > 0 else None
+
+
+def _reached(found: Measurement) -> float:
+    """Return the share of a rate that counts as reached; a count of random arrivals varies by its root."""
+    return 0.9 - 2 / math.sqrt(max(1, found.request_count + found.failed_count))
 
 
 @frozen
@@ -92,17 +114,19 @@ class Origin:
     model: str = ""
     url: str = ""
     settings: Mapping[str, Any] | None = None  # as stated, for display
+    arrivals: str = UNSTATED  # of a rate: one of ARRIVALS
 
 
 def result_of(origin: Origin, levels: Sequence[Level]) -> Result:
     """Return the result. Settings, host and server are empty: the file does not state ours."""
     modes = {level.mode for level in levels}
+    arrivals = origin.arrivals if RATE in modes else Effective().distribution
     return Result(
         tool=f"{origin.tool} {origin.version}".strip(),
         command=origin.tool,
         started_at=origin.started_at,
         asked=dict(origin.settings or {}),
-        effective=Effective(mode=modes.pop() if len(modes) == 1 else UNSTATED),
+        effective=Effective(mode=modes.pop() if len(modes) == 1 else UNSTATED, distribution=arrivals),
         host={},
         server={"url": origin.url} if origin.url else {},
         model={"name": origin.model} if origin.model else {},

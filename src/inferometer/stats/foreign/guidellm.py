@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.foreign.built import (
+    ARRIVALS,
     Origin,
     StatedRequest,
     Summary,
@@ -37,6 +38,7 @@ def read(document: Part) -> Result:
     metadata = document.maybe_part("metadata")
     benchmarks = list(document.parts("benchmarks"))
     levels = [_level(row) for row in benchmarks]
+    kinds = {_strategy(row).text("type_") for row in benchmarks}.intersection(ARRIVALS)
     first = benchmarks[0]
     config = first.maybe_part("config") or first
     backend = config.maybe_part("backend")
@@ -47,6 +49,7 @@ def read(document: Part) -> Result:
             started_at=_started_at(first),
             model="" if backend is None else backend.text("model"),
             url="" if backend is None else backend.text("target"),
+            arrivals=kinds.pop() if len(kinds) == 1 else UNSTATED,
         ),
         levels,
     )
@@ -79,9 +82,13 @@ def _span(benchmark: Part) -> tuple[int, int] | None:
     return None if start is None or end is None or end <= start else (start, end)
 
 
-def _load(benchmark: Part) -> tuple[str, float]:
+def _strategy(benchmark: Part) -> Part:
     config = benchmark.maybe_part("config") or benchmark
-    strategy = config.maybe_part("strategy") or config
+    return config.maybe_part("strategy") or config
+
+
+def _load(benchmark: Part) -> tuple[str, float]:
+    strategy = _strategy(benchmark)
     for name in ("rate", "initial_rate"):
         if (rate := strategy.maybe_number(name)) is not None:
             return "request_rate", rate

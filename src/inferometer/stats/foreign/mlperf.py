@@ -48,7 +48,8 @@ def read(text: str, origin: str) -> Result:
     mode, value = _load(document, scenario)
     settings = {name: document.get(name) for name in _SETTINGS if document.get(name) is not None}
     level = level_of(mode, value, replace(found, batch=batch), has_requests=False)
-    return result_of(Origin(tool=TOOL, model=document.text("SUT name"), settings=settings), [level])
+    drawn = Origin(tool=TOOL, model=document.text("SUT name"), settings=settings, arrivals="poisson")
+    return result_of(drawn, [level])
 
 
 def _fields(text: str, origin: str) -> dict[str, object]:

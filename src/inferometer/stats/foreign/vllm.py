@@ -55,6 +55,7 @@ def read(document: Part) -> Result:
         started_at=_started_at(document.text("date")),
         model=document.text("model_id"),
         settings={name: document.get(name) for name in _SETTINGS if document.get(name) is not None},
+        arrivals="poisson" if document.maybe_number("burstiness") == 1 else UNSTATED,
     )
     return result_of(origin, [level])
 
