@@ -34,6 +34,9 @@ from inferometer.diagnose.holding import SlowBatches, maybe_shared, maybe_slow_b
 from inferometer.diagnose.observation import Observation, Step, StepSetup, inside_s
 from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, with_station
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
+from inferometer.stats.intervals import relative_difference
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling, rule
 
 BUSY_CLIENT = 0.9  # share of a core
 UNDISTURBED = 0.1  # share of busy time waiting for a core below which other programs do not matter
@@ -183,7 +186,7 @@ def _verdict(
         return Verdict(
             UNKNOWN,
             "The server provides no statistics, so only the client's view is available: "
-            f"{quantity(top.throughput)} infer/s at concurrency {top.concurrency}, {_growth_words(rows)}.",
+            f"{quantity(top.throughput)} infer/s at concurrency {top.concurrency}{_growth_words(rows)}.",
         )
     busiest = max(table, key=lambda row: row.utilisation)
     if top.is_crowded and not _is_undisturbed(top, busiest):
@@ -348,22 +351,36 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
         OVERHEAD: f"{share(part)} of the latency is server overhead outside the steps, and {idle}.",
         QUEUE: f"{share(part)} of the latency is queueing, most of it at {slowest}, although {idle}: "
         "requests arrive in bursts, or a queue delay holds them back.",
-        LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
-        "Throughput would grow with more load.",
+        LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}{_growth_words(rows)}.{_more_words(rows)}",
     }
     return Verdict(kind, sentences[kind], {QUEUE: slowest, LIGHT: busiest.name}.get(kind))
 
 
 def _is_growing(rows: Sequence[Observation]) -> bool:
-    before = [
-        row for row in rows[:-1] if row.items == rows[-1].items and row.concurrency < rows[-1].concurrency
-    ]
-    return bool(before) and rows[-1].throughput > before[-1].throughput * (1 + GROWING)
+    growth = _maybe_growth(rows)
+    return growth is not None and growth.value > GROWING
+
+
+def _maybe_growth(rows: Sequence[Observation]) -> Estimate | None:
+    """Return the relative growth of throughput from the next lighter load; None if there is none."""
+    top = rows[-1]
+    before = [row for row in rows[:-1] if row.items == top.items and row.concurrency < top.concurrency]
+    return relative_difference(before[-1].rate, top.rate) if before else None
+
+
+def _growth_ruling(rows: Sequence[Observation]) -> Ruling:
+    growth = _maybe_growth(rows)
+    return INCONCLUSIVE if growth is None else rule(growth, matters=GROWING).ruling
 
 
 def _growth_words(rows: Sequence[Observation]) -> str:
-    return (
-        "and throughput still grows with the load"
-        if _is_growing(rows)
-        else "and throughput no longer grows with the load"
-    )
+    """Say whether throughput grows with the load, if the intervals show it."""
+    return {
+        SHOWN: ", and throughput still grows with the load",
+        NOT_SHOWN: ", and throughput no longer grows with the load",
+        INCONCLUSIVE: "",
+    }[_growth_ruling(rows)]
+
+
+def _more_words(rows: Sequence[Observation]) -> str:
+    return "" if _growth_ruling(rows) == NOT_SHOWN else " Throughput would grow with more load."

@@ -7,7 +7,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, Executions, ModelStatistics
-from inferometer.stats.measurement import CROWDED, GpuFigures, HostUse, Level
+from inferometer.stats.measurement import CROWDED, Estimate, GpuFigures, HostUse, Level
 
 US_PER_S = 1_000_000
 
@@ -66,6 +66,13 @@ class Observation:
     variation: float | None = None  # coefficient of variation of the latency
     gpus: tuple[GpuFigures, ...] = ()  # from the server's metrics, or from NVML on this machine
     noise: float = 0.0  # relative half-width of the throughput's 95 % interval; 0 if unknown
+
+    @property
+    def rate(self) -> Estimate:
+        """The throughput with its interval, if that is known."""
+        width = self.throughput * self.noise
+        ends = (self.throughput - width, self.throughput + width) if width else ()
+        return Estimate(self.throughput, *ends)
 
     @property
     def gpu(self) -> GpuFigures | None:

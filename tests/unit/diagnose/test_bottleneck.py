@@ -1,5 +1,7 @@
 """Figures -> verdict, one row per kind of limit; suggestions follow from the same figures."""
 
+import math
+import random
 import re
 from dataclasses import replace
 
@@ -265,3 +267,32 @@ def test_no_bound_is_below_the_measured_throughput(steps, throughputs, gpus):
     assert all(figures.bound >= most for figures in found.table)
     for words in re.findall(r"at most ([\d,.e+]+) infer/s", found.verdict.sentence):
         assert float(words.replace(",", "")) >= most
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_growth_with_the_load_is_claimed_only_from_intervals(seed):
+    """Nothing is busy, and throughput at the last load differs from the one before by any amount and noise."""
+    chance = random.Random(seed)
+    growth, noise = chance.uniform(-0.1, 0.4), chance.choice((0.0, 0.01, 0.05, 0.3))
+    rates = (100.0, 100.0 * (1 + growth))
+    rows = [
+        replace(row(load, rate, step("slow", 15, instances=8), latency_ms=16), noise=noise)
+        for load, rate in zip((1, 2), rates, strict=True)
+    ]
+    found = conclude(rows, HERE).verdict
+    assert found.kind == LIGHT
+    low, high = ((1 + growth) * math.exp(sign * math.sqrt(2) * noise) - 1 for sign in (-1.15, 1.15))
+    assert ("still grows" in found.sentence) <= (noise > 0 and growth > 0)
+    assert ("no longer grows" in found.sentence) <= (noise > 0 and growth < 0.1)
+    if noise and low > 0:
+        assert "still grows" in found.sentence
+    if noise and low < 0 and high > 0.12:
+        assert "grows" not in found.sentence
+    assert ("no longer grows" in found.sentence) == ("would grow with more load" not in found.sentence)
+
+
+def test_one_load_does_not_show_whether_throughput_grows():
+    idle = replace(row(8, 100.0, step("slow", 15, instances=8), latency_ms=16), noise=0.01)
+    found = conclude([idle], HERE).verdict
+    assert found.kind == LIGHT
+    assert "grows" not in found.sentence

@@ -1,8 +1,7 @@
 """The answer of a measurement in one sentence."""
 
-from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.options.values import Range
-from inferometer.report.documents.levels import best, may_be_more, measured
+from inferometer.report.documents.levels import best, is_client_limited, may_be_more, measured
 from inferometer.report.format import (
     RISING,
     duration,
@@ -40,9 +39,16 @@ def answer(result: Result) -> str:
     asked = f"{level_value(level.mode, level.value)} requests/s"
     if not level.is_as_asked:
         return f"{rate(measurement.infer_per_s)} instead of the requested {asked}, {times}: {verdict_words(level)}."
-    spoilt = [row for row in result.levels if row.value > level.value and not row.is_as_asked]
-    more = f"; not with {level_value(spoilt[0].mode, spoilt[0].value)}" if spoilt else ""
-    return f"Keeps up with {asked}: {times}{_unsteady(level)}{more}."
+    return f"Keeps up with {asked}: {times}{_unsteady(level)}{_too_much(result, level)}."
+
+
+def _too_much(result: Result, kept: Level) -> str:
+    """Name the next higher rate that was not kept up with; the server's capacity shows only if the client kept up."""
+    spoilt = next((row for row in result.levels if row.value > kept.value and not row.is_as_asked), None)
+    if spoilt is None:
+        return ""
+    asked = level_value(spoilt.mode, spoilt.value)
+    return f"; with {asked}, this client was the limit" if is_client_limited(spoilt) else f"; not with {asked}"
 
 
 def _unsteady(level: Level) -> str:
@@ -92,7 +98,7 @@ def _whole(measurement: Measurement) -> str:
 def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
     """Compare the best load with the other loads, if their intervals allow it."""
     most = measurement.infer_per_s
-    if not _is_sure(most) or level.has_remark(*CLIENT_LIMITS):
+    if not _is_sure(most) or any(is_client_limited(row) for row in result.levels if row.value >= level.value):
         return ""
     rows = [(row, found.infer_per_s) for row, found in measured(result) if row.is_as_asked]
     heavier = [found for row, found in rows if row.value > level.value]

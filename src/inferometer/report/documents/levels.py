@@ -266,9 +266,14 @@ def line_colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
+def is_client_limited(level: Level) -> bool:
+    """Return whether a level shows the capacity of this client rather than of the server."""
+    return level.has_remark(*CLIENT_LIMITS)
+
+
 def unlimited(rows: Rows) -> tuple[Rows, Rows]:
     """Split levels into those that show the server and those limited by this client, which no line joins."""
-    is_limited = [level.has_remark(*CLIENT_LIMITS) for level, _ in rows]
+    is_limited = [is_client_limited(level) for level, _ in rows]
     own = tuple(row for row, limited in zip(rows, is_limited, strict=True) if not limited)
     return own, tuple(row for row, limited in zip(rows, is_limited, strict=True) if limited)
 
@@ -378,7 +383,7 @@ def _promise_rules(result: Result, lines: Sequence[ChartLine]) -> Iterator[Chart
 def _lead(result: Result) -> str:
     """Name the lightest load that is nearly as good as the best, unless it is the best itself or might be worse."""
     found = best(result)
-    if found is None or found[0].mode != "concurrency":
+    if found is None or found[0].mode != "concurrency" or is_client_limited(found[0]):
         return ""
     most = found[1].infer_per_s
     light, per_s = next(

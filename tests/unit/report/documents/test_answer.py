@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.base.notes import Note, Remark
+from inferometer.base.notes import CLIENT_LIMITS, Note, Remark
 from inferometer.report.documents.answer import answer
 from inferometer.report.saved import document
 
@@ -89,3 +89,33 @@ def test_answer_of_a_schedule(sweep):
 def test_few_requests_have_no_p99(sweep, count, tail):
     words = f"2,350 infer/s ±1.0 % at concurrency 8, p50 2.00 µs, {tail}."
     assert answer(sweep({8: 2350.0}, count=count)) == words
+
+
+LIMITED = (Remark(Note.CLIENT_STARVED, "it waited for a core"), Remark(Note.NOT_OFFERED, "fewer were sent"))
+
+
+@pytest.mark.parametrize("note", CLIENT_LIMITS)
+@pytest.mark.parametrize("limited", [(16,), (32,), (16, 32), (8,)])
+def test_levels_that_show_the_client_say_nothing_about_the_server(sweep, note, limited):
+    """Throughput stops growing at the loads from which on this client is the limit."""
+    found = sweep({4: 2300.0, 8: 2350.0, 16: 2360.0, 32: 2200.0})
+    levels = [
+        replace(row, remarks=(Remark(note, "it was"),)) if row.value in limited else row for row in found.levels
+    ]
+    found = replace(found, levels=tuple(levels))
+    assert not re.search("saturated|already reaches|may rise", answer(found))
+
+
+def test_a_limited_client_does_not_show_which_rate_is_too_high_for_the_server(sweep):
+    found = sweep({100: 100.0, 200: 130.0}, mode="request_rate")
+    spoilt = replace(found.levels[1], remarks=LIMITED)
+    assert answer(replace(found, levels=(found.levels[0], spoilt))) == (
+        f"Keeps up with 100 requests/s: {FIGURES}; with 200, this client was the limit."
+    )
+
+
+def test_load_beyond_the_knee_adds_little_only_if_the_client_kept_up(sweep):
+    found = sweep({4: 2300.0, 8: 2380.0})
+    assert document(found).sections[0].lead
+    limited = replace(found.levels[1], remarks=LIMITED[:1])
+    assert not document(replace(found, levels=(found.levels[0], limited))).sections[0].lead
