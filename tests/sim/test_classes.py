@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
+from inferometer.base.notes import Note
 from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.mixture import mixture
@@ -16,7 +17,7 @@ from inferometer.measure.level import measure_level
 from inferometer.stats.measurement import MIXED, PHASE
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.simulation import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad, StarvedHost
 
 
 def steady(number, sent_ns):
@@ -37,10 +38,11 @@ def dying(number, sent_ns):
 def phase(level_settings):
     """A phase of four seconds with two classes, 30/s and 10/s."""
 
-    def make(*scripts, promise=None, awaits_answers=False, reading_ns=0):
+    def make(*scripts, promise=None, awaits_answers=False, reading_ns=0, host=None, servers=None):
         clocks = [FakeClock() for _ in scripts]
         loads = [
-            SimulatedLoad(FakeServer(script), clock) for script, clock in zip(scripts, clocks, strict=True)
+            SimulatedLoad(FakeServer(script, servers), clock)
+            for script, clock in zip(scripts, clocks, strict=True)
         ]
         load = Together(loads, [1] * len(scripts), clocks[0])
         timed = level_settings(
@@ -69,7 +71,9 @@ def phase(level_settings):
         def read_counters():
             clocks[0].now_ns += reading_ns
 
-        instrument = Instrument(load, clocks[0], read_counters, Watcher(), examples_of=load.examples_of)
+        instrument = Instrument(
+            load, clocks[0], read_counters, Watcher(), examples_of=load.examples_of, host=host
+        )
         return measure_level(instrument, settings, point)
 
     return make
@@ -128,6 +132,19 @@ def test_each_class_is_judged_by_its_own_slo(phase):
     level = phase(steady, refusing, promise=parse_slo("p50<10ms"))
     assert [row.promise.verdict for row in level.classes] == ["kept", "broken"]
     assert level.promise is None
+
+
+@pytest.mark.parametrize("is_starved", [True, False])
+def test_a_starved_client_does_not_show_that_a_class_violates_its_slo(phase, is_starved):
+    """The wait of the client for a core is known only for all classes together."""
+    slow = lambda number, sent_ns: Reply(40 * NS_PER_MS)  # noqa: E731
+    level = phase(
+        slow, steady, promise=parse_slo("p90<20ms"), servers=1, host=StarvedHost(200) if is_starved else None
+    )
+    assert level.has_remark(Note.CLIENT_STARVED) == is_starved
+    assert [row.promise.verdict for row in level.classes] == ["undecided" if is_starved else "broken", "kept"]
+    said = {remark.note for row in level.classes for remark in row.remarks}
+    assert (Note.OVERLOADED in said) == (not is_starved)
 
 
 def test_by_weight_classes_share_slots_and_windows(rig, level_settings):

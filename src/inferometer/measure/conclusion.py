@@ -202,7 +202,23 @@ def conclude(raw: RawLevel) -> Level:
         classes=raw.classes,
         network=_maybe_network(raw, found),
     )
+    if level.has_remark(*CLIENT_LIMITS):
+        level = replace(level, classes=_without_client(level.classes))
     return replace(level, promise=_maybe_outcome(raw, level))
+
+
+def _without_client(classes: Sequence[ClassFigures]) -> tuple[ClassFigures, ...]:
+    """Leave open what a class seems to show about the server: the limit of the client is known only for all classes
+    together."""
+    return tuple(
+        replace(
+            row,
+            promise=None if row.promise is None else without_client(row.promise),
+            remarks=tuple(remark for remark in row.remarks if remark.note is not Note.OVERLOADED),
+            steps=_without_client(row.steps),
+        )
+        for row in classes
+    )
 
 
 def _maybe_network(raw: RawLevel, found: Measurement | None) -> NetworkFigures | None:
