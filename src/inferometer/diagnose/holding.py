@@ -60,15 +60,19 @@ def service_alone_s(rows: Sequence[Observation], name: str) -> float | None:
 
 
 def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
-    """Return None if instances do not slow each other down, or if the cores may be the reason."""
+    """Return None if instances do not slow each other down, or if the cores may be the reason.
+
+    Executions are compared with those of the lightest load: alone, or among the fewest others that were measured.
+    """
     seen = list(_seen(rows, name))
-    alone = min((row for row in seen if row[2] <= _ALONE), key=lambda row: row[1].service_s, default=None)
-    if alone is None:
+    if not seen:
         return None
+    fewest = max(_ALONE, min(count for _, _, count in seen))
+    _, alone, base = min((row for row in seen if row[2] <= fewest), key=lambda row: row[1].service_s)
     crowded = [
         (row, step, count)
         for row, step, count in seen
-        if count >= _SEVERAL and abs(step.batch / alone[1].batch - 1) <= _SAME_BATCH
+        if count >= _SEVERAL * max(base, 1.0) and abs(step.batch / alone.batch - 1) <= _SAME_BATCH
     ]
     if not crowded:
         return None
@@ -77,7 +81,7 @@ def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
     is_on_gpu = step.setup.device == GPU_DEVICE or step.members
     if is_on_gpu or cores is None or cores > _ON_CORES * count:
         return None
-    stretch = step.service_s / alone[1].service_s if alone[1].service_s else 0.0
+    stretch = step.service_s / alone.service_s if alone.service_s else 0.0
     if stretch < _STRETCHED:
         return None
     return SharedLimit(count, count / stretch, cores)

@@ -47,14 +47,14 @@ def noisy(row, draw):
     return replace(row, throughput=throughput, latency_s=latency_s, steps=(step,), noise=2 * NOISE)
 
 
-def tried(draw, slots, *, begin=1, trials=8):
+def tried(draw, slots, *, begin=1, trials=8, loads=()):
     """The diagnosis of a server with this many slots, and its final number of instances."""
     alone_s, cpu = draw.uniform(0.003, 0.2), draw.uniform(0.0, 0.1)
 
     def measured(load, instances):
         return noisy(observe(load, alone_s, instances=instances, slots=slots, cpu=cpu), draw)
 
-    loads = draw.choice(((1, 2, 4, 8), (1, 4, 8), (1, 8)))
+    loads = loads or draw.choice(((1, 2, 4, 8), (1, 4, 8), (1, 8)))
     case, instances = Investigation([measured(load, begin) for load in loads], HERE), begin
     while len(case.trials) < trials and (suggestion := case.next()) is not None:
         assert suggestion.change.kind == INSTANCES
@@ -82,6 +82,18 @@ def test_no_more_instances_are_kept_than_slots(seed):
     case, instances = tried(draw, slots=slots)
     assert instances == slots
     assert case.found.verdict.kind == SHARED
+
+
+@pytest.mark.parametrize("begin", [1, 2, 3, 4])
+@pytest.mark.parametrize("load", [8, 16])
+def test_a_trial_of_more_instances_shows_a_lock_at_a_single_load(begin, load):
+    case, instances = tried(random.Random(begin), slots=1, begin=begin, loads=(load,))
+    assert instances <= begin
+    assert case.trials
+    assert case.found.verdict.kind == SHARED
+    assert not any(
+        row.change.kind == INSTANCES and int(row.change.after) > instances for row in case.found.suggestions
+    )
 
 
 def test_instances_that_all_do_useful_work_are_kept():
