@@ -351,7 +351,8 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
         OVERHEAD: f"{share(part)} of the latency is server overhead outside the steps, and {idle}.",
         QUEUE: f"{share(part)} of the latency is queueing, most of it at {slowest}, although {idle}: "
         "requests arrive in bursts, or a queue delay holds them back.",
-        LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}{_growth_words(rows)}.{_more_words(rows)}",
+        LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}{_growth_words(rows)}."
+        f"{_more_words(rows)}",
     }
     return Verdict(kind, sentences[kind], {QUEUE: slowest, LIGHT: busiest.name}.get(kind))
 

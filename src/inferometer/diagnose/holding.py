@@ -64,27 +64,34 @@ def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
 
     Executions are compared with those of the lightest load: alone, or among the fewest others that were measured.
     """
-    seen = list(_seen(rows, name))
-    if not seen:
-        return None
-    fewest = max(_ALONE, min(count for _, _, count in seen))
-    _, alone, base = min((row for row in seen if row[2] <= fewest), key=lambda row: row[1].service_s)
     crowded = [
-        (row, step, count)
-        for row, step, count in seen
-        if count >= _SEVERAL * max(base, 1.0) and abs(step.batch / alone.batch - 1) <= _SAME_BATCH
+        (row, step, count, alone_s)
+        for row, step, count in _seen(rows, name)
+        if (alone_s := _maybe_less_crowded_s(rows, step, count)) is not None
     ]
     if not crowded:
         return None
-    row, step, count = max(crowded, key=lambda found: found[2])
+    row, step, count, alone_s = max(crowded, key=lambda found: found[2])
     cores = _maybe_cores(row, name)
     is_on_gpu = step.setup.device == GPU_DEVICE or step.members
     if is_on_gpu or cores is None or cores > _ON_CORES * count:
         return None
-    stretch = step.service_s / alone.service_s if alone.service_s else 0.0
+    stretch = step.service_s / alone_s
     if stretch < _STRETCHED:
         return None
     return SharedLimit(count, count / stretch, cores)
+
+
+def _maybe_less_crowded_s(rows: Sequence[Observation], step: Step, count: float) -> float | None:
+    """Return the execution time of equal batches among far fewer executions; None if there were always as many."""
+    alike = [
+        (other.service_s, others)
+        for _, other, others in _seen(rows, step.name)
+        if abs(step.batch / other.batch - 1) <= _SAME_BATCH
+    ]
+    fewest = max(_ALONE, min(others for _, others in alike))
+    one_s, base = min(row for row in alike if row[1] <= fewest)
+    return one_s if count >= _SEVERAL * max(base, 1.0) else None
 
 
 def _maybe_cores(row: Observation, name: str) -> float | None:

@@ -110,6 +110,16 @@ def test_a_lock_is_found_without_trials():
     assert fewer.change.after == "1"
 
 
+def test_a_lock_is_found_beside_a_probe_of_batches():
+    """A batch of eight took no longer than a single inference."""
+    sweep = [observe(load, 0.02, instances=4, slots=1) for load in (1, 4, 8)]
+    alone = sweep[0]
+    (step,) = alone.steps
+    batch = replace(step, batch=8.0, service_s=0.019, own_s=0.019)
+    probe = replace(alone, items=8, throughput=8 / 0.02, steps=(batch,))
+    assert conclude(sweep, replace(HERE, max_batch=8), [probe]).verdict.kind == SHARED
+
+
 @pytest.mark.parametrize("change", [{"cpu": 1.0}, {"is_full": True, "cpu": 0.9}])
 def test_busy_cores_are_not_diagnosed_as_a_lock(change):
     sweep = [observe(load, 0.02, instances=4, slots=2, **change) for load in (1, 4, 8)]

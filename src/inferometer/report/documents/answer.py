@@ -48,7 +48,9 @@ def _too_much(result: Result, kept: Level) -> str:
     if spoilt is None:
         return ""
     asked = level_value(spoilt.mode, spoilt.value)
-    return f"; with {asked}, this client was the limit" if is_client_limited(spoilt) else f"; not with {asked}"
+    return (
+        f"; with {asked}, this client was the limit" if is_client_limited(spoilt) else f"; not with {asked}"
+    )
 
 
 def _unsteady(level: Level) -> str:

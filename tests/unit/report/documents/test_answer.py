@@ -100,7 +100,8 @@ def test_levels_that_show_the_client_say_nothing_about_the_server(sweep, note, l
     """Throughput stops growing at the loads from which on this client is the limit."""
     found = sweep({4: 2300.0, 8: 2350.0, 16: 2360.0, 32: 2200.0})
     levels = [
-        replace(row, remarks=(Remark(note, "it was"),)) if row.value in limited else row for row in found.levels
+        replace(row, remarks=(Remark(note, "it was"),)) if row.value in limited else row
+        for row in found.levels
     ]
     found = replace(found, levels=tuple(levels))
     assert not re.search("saturated|already reaches|may rise", answer(found))
