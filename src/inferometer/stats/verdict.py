@@ -46,7 +46,7 @@ def rule(
 
     `detectable` is the effect that would be shown, if a stricter test than the interval decides that.
     """
-    if found.limits is None or not all(map(math.isfinite, (found.value, *found.limits))):
+    if found.limits is None or any(map(math.isnan, found.limits)):
         return ClaimVerdict(INCONCLUSIVE)
     sign = 1.0 if is_above else -1.0
     near, far = sorted(sign * (end - limit) for end in found.limits)
@@ -54,7 +54,7 @@ def rule(
     if near > 0:
         return ClaimVerdict(SHOWN, power)
     is_powerful = detectable is None or power <= matters
-    is_ruled_out = far < matters or (far == matters == 0)
+    is_ruled_out = math.isfinite(near) and (far < matters or (far == matters == 0))
     return ClaimVerdict(NOT_SHOWN if is_ruled_out and is_powerful else INCONCLUSIVE, power)
 
 

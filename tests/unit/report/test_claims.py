@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -68,6 +69,7 @@ PERCENTS = st.one_of(
     st.tuples(ENDS, ENDS, ENDS).map(sorted).map(lambda row: Estimate(row[1], row[0], row[2])),
     ENDS.map(Estimate),
 )
+UNBOUNDED = st.tuples(ENDS, ENDS).map(sorted).map(lambda row: Estimate(row[1], row[0], math.inf))
 
 
 def row(metric: str, percent: Estimate) -> Difference:
@@ -322,7 +324,8 @@ def test_the_sentence_of_a_study(percent, is_repeated):
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(st.one_of(PERCENTS, st.none()))
+@given(st.one_of(PERCENTS, UNBOUNDED, st.none()))
+@example(Estimate(306.0, 65.6, math.inf))
 def test_diagnose(percent):
     with patch.object(Diagnosis, "measured_gain", property(lambda _: percent)):
         found = sample_diagnosis()

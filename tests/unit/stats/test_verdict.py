@@ -31,6 +31,9 @@ from inferometer.stats.verdict import (
         (Estimate(0.0, -3.0, 3.0), {"matters": 10.0, "detectable": 61.0}, INCONCLUSIVE),  # without power
         (Estimate(0.0), {"matters": 10.0}, INCONCLUSIVE),
         (Estimate(0.0, -math.inf, math.inf), {"matters": 10.0}, INCONCLUSIVE),
+        (Estimate(300.0, 60.0, math.inf), {}, SHOWN),  # at least 60
+        (Estimate(0.0, -math.inf, 3.0), {"matters": 10.0}, INCONCLUSIVE),
+        (Estimate(4.0, math.nan, 5.0), {"limit": 1.0}, INCONCLUSIVE),
         (Estimate(4.0, 2.0, 5.0), {"limit": 5.0}, NOT_SHOWN),
         (Estimate(4.0, 2.0, 5.1), {"limit": 5.0}, INCONCLUSIVE),
     ],
