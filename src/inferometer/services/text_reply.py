@@ -270,6 +270,8 @@ class _Events:
         if choice != self._choice and isinstance(choice, int):
             self._choice = choice
             self._turns.append((len(self._times), choice))
+            if self._alike.is_given_up:
+                self._alike.forget()  # its last example belongs to another choice
         if self._answer_at < 0 and carries != REASONING:
             self._answer_at = len(self._times)
         if self._tool_at < 0 and carries & TOOL:

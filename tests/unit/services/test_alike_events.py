@@ -133,6 +133,8 @@ def repeated(shape: Callable[[Any], Any], *texts: bytes) -> list[bytes]:
         repeated(lambda text: {"content": text, "choices": [{"text": "another text"}]}, b"b"),
         repeated(lambda text: {"content": text, "choices": [{"text": "another text"}]}, b"", b"b"),
         [event({"choices": [{"text": "a", "delta": {"content": "b"}}]})] * 3,
+        [event({"choices": [{"index": n % 2, "delta": {"content": "a"}}]}) for n in range(12)],
+        [event({"choices": [{"index": n // 2 % 3, "delta": {"content": "a"}}]}) for n in range(24)],
         [b'data: {"choices":[{"delta":{"content":"a","content":""}}]}\n\n'] * 3,
     ],
 )
