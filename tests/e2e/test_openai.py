@@ -227,6 +227,17 @@ def test_a_server_that_refuses_to_stream_is_measured_with_whole_answers(
     assert "cannot stream" in said
 
 
+def test_failures_of_whole_answers_too_are_not_a_refusal_to_stream(run: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with FakeOpenAi(lambda number, request: answer_json({"error": {"message": "broken"}}, 400)) as fake:
+        ended = run(
+            "inferometer", "measure", *CHAT, "-u", fake.server.address, "-n", "4", "--json", str(path)
+        )
+    found = json.loads(path.read_text())
+    assert ended.code == 1
+    assert not any(row["note"] == "NOT_STREAMED" for row in found["remarks"])
+
+
 ENDPOINTS = [
     ("chat", ("--no-streaming",), "/v1/chat/completions", {"model", "messages"}, (15, 20)),
     ("completions", ("--no-streaming",), "/v1/completions", {"model", "prompt"}, (15, 20)),

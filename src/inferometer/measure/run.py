@@ -61,14 +61,18 @@ def run(
     assert setup.whole is not None
     failures = refused.levels[0].measurement.failures  # type: ignore[union-attr]
     text = f"the server refused to stream ({failures[0].example or failures[0].kind}), so answers were requested whole"
-    whole = replace(setup.whole(), tracing=setup.tracing)
-    remarks = (*whole.result.remarks, Remark(Note.NOT_STREAMED, text))
-    whole = replace(whole, result=replace(whole.result, remarks=remarks))
-    for result in _run(whole, watcher, ray, first_level_s, begun_ns):
-        if result.account is None or refused.account is None:
-            yield result
-        else:
-            yield replace(result, account=result.account.after(refused.account))
+    remark = Remark(Note.NOT_STREAMED, text)
+    for result in _run(replace(setup.whole(), tracing=setup.tracing), watcher, ray, first_level_s, begun_ns):
+        account = result.account
+        if account is not None and refused.account is not None:
+            account = account.after(refused.account)
+        remarks = (*result.remarks, remark) if _is_answered(result) else result.remarks
+        yield replace(result, account=account, remarks=remarks)
+
+
+def _is_answered(result: Result) -> bool:
+    """Return whether some request succeeded; if whole answers fail too, the failures are not about streams."""
+    return any(level.measurement is not None and level.measurement.request_count for level in result.levels)
 
 
 def _refuses_all(level: Level) -> bool:
