@@ -23,7 +23,7 @@ from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_cou
 from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
-from inferometer.stats.overload import busy_gaps_us
+from inferometer.stats.overload import BusyTime, busy_time
 from inferometer.stats.slo import began_ns, durations_ns
 from inferometer.stats.streams import gap_counts, gaps_ns
 
@@ -93,20 +93,20 @@ class LevelSections:
         means = np.where(missing[count > 0] > 0, longest, means)
         length_s = (cut_ns - begun_ns) / NS_PER_S
         is_open = isinstance(self.plan, Open)
-        busy_us = self._busy_gaps_us() if is_open else np.empty(0)
+        busy = self._maybe_busy_time() if is_open else None
         return LoadRun(
             *(self.load, length_s, rows, means, _dispersion(means, took), is_open),
-            busy_ends=len(busy_us),
-            busy_s=float(busy_us.sum()) * NS_PER_US / NS_PER_S,
+            busy_ends=0 if busy is None else int(busy.counts.sum()),
+            busy_s=0.0 if busy is None else float(busy.took_us.sum()) * NS_PER_US / NS_PER_S,
         )
 
-    def _busy_gaps_us(self) -> NDArray[np.int64]:
-        """Return the times between ends while requests waited, from the start of the level on."""
+    def _maybe_busy_time(self) -> BusyTime | None:
+        """Return the ends while requests waited, from the start of the level on."""
         if not self._pieces or any(piece.failed.any() for piece in self._pieces):
-            return np.empty(0, dtype=np.int64)
+            return None
         ended = np.concatenate([piece.end_ns for piece in self._pieces])
         began = np.concatenate([piece.began_ns for piece in self._pieces])
-        return busy_gaps_us(ended // NS_PER_US, (ended - began) // NS_PER_US, self.load)
+        return busy_time(ended // NS_PER_US, (ended - began) // NS_PER_US, self.load)
 
     def _begun_ns(self) -> int:
         """Return when the sections begin; in a closed loop, all users start at once unless there is a ramp."""
