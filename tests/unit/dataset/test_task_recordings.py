@@ -113,6 +113,57 @@ def test_an_agent_waits_for_its_subagents():
     ]
 
 
+def round_of(number, size, said, *, cached=0, hidden=None, heard="00:00", spoken="00:00", session="claude:a"):
+    return {
+        "session_id": session, "round_index": number, "input_tokens_total": size, "prefix_tokens": cached,
+        "newly_append_tokens": size - cached, "output_tokens": said, "reasoning_output_tokens": hidden,
+        "first_input_event_type": "tool_result" if number else "user_message",
+        "timing_events": [
+            {"event_type": "tool_result", "timestamp": f"2026-06-01T05:{heard}.000Z"},
+            {"event_type": "tool_result", "timestamp": f"2026-06-01T05:{heard}.500Z"},
+            {"event_type": "text", "timestamp": f"2026-06-01T05:{spoken}.000Z"},
+            {"event_type": "usage_report", "timestamp": "2026-06-01T09:00:00Z"},
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("answers", ["live", "recorded"])
+def test_the_rounds_of_a_session_grow_and_shrink_as_recorded(answers):
+    found = read(
+        lines(
+            round_of(1, 700, 60, cached=256, hidden=20, heard="01:10", spoken="01:30"),
+            round_of(0, 500, 100, heard="00:40", spoken="01:00"),
+            round_of(0, 90, 0, session="codex:b"),
+            round_of(2, 690, 10, cached=384, heard="01:20", spoken="01:40"),  # the reasoning was dropped
+            round_of(3, 300, 10, cached=0, heard="02:00", spoken="02:10"),  # a summary
+        ),
+        answers=answers,
+    )
+    first, other = found.graphs
+    assert (first.name, other.name, found.kinds) == (
+        "claude:a",
+        "codex:b",
+        ("after-user", "after-tool"),
+    )
+    assert [node.after for node in first.nodes] == [(), (0,), (0, 1), (2,)]
+    assert [node.context for node in first.nodes] == [-1, 0, 0, -1]
+    words = [len(node.messages[0].parts[0].split()) for node in first.nodes]
+    assert words == [500, 700 - 600, 690 - 600, 300]
+    assert [node.max_tokens for node in first.nodes] == [100, 60, 10, 10]
+    assert [node.pause.first / NS_PER_S for node in first.nodes] == [0, 10.5, 0, 20.5]
+    if answers == "recorded":
+        assert [len(node.answer.split()) for node in first.nodes] == [100, 40, 10, 10]
+    assert "repeat 1,200 tokens of earlier calls" in found.findings[1]
+    assert "found 640 tokens in its cache; contexts that start over within a session: 1" in found.findings[1]
+
+
+def test_a_later_context_is_as_long_as_recorded_even_if_it_cannot_hold_the_answer():
+    found = read(lines(round_of(0, 500, 400), round_of(1, 600, 5)), answers="recorded")
+    first, second = found.graphs[0].nodes
+    carried = [first.messages[0].parts[0], first.answer, second.messages[0].parts[0]]
+    assert sum(len(text.split()) for text in carried) == 600
+
+
 def span(identity, start_s, end_s, operation, parent="", **attributes):
     values = {
         "gen_ai.operation.name": operation,
@@ -214,6 +265,9 @@ def test_spans_with_texts_are_replayed_with_them():
             "a span of it.json cannot be read",
         ),
         ({"resourceSpans": []}, "contains no tasks"),
+        ({"round_index": 0}, "line 1 of it.json has no 'session_id'"),
+        (round_of(0, 5, 5, hidden=9), "'reasoning_output_tokens' is 9, and 'output_tokens' is 5"),
+        (round_of(0, 5, 5, heard="99:00"), "timestamp '2026-06-01T05:99:00.000Z' cannot be read"),
         ({"conversations": []}, "contains no tasks"),
     ],
 )
