@@ -250,7 +250,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     opened = deployments.open_deployment
     for name, module in list(sys.modules.items()):
         # Other processes take real time.
-        is_real = name in ("inferometer.services.undo", "inferometer.measure.before_level")
+        is_real = name in ("inferometer.services.undo", "inferometer.measure.level_actions")
         if name.startswith("inferometer.") and hasattr(module, "monotonic_ns") and not is_real:
             monkeypatch.setattr(module, "monotonic_ns", clock)
     monkeypatch.setattr(Workers, "__enter__", lambda asked: _Workers(found, asked, clock))

@@ -1,26 +1,27 @@
 """A run: levels one after the other, each yielded as soon as it is measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from inferometer.base import status
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import InferometerError, LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.plan import Closed, Open
 from inferometer.load.workers import Load
 from inferometer.measure.address import connection_to
-from inferometer.measure.before_level import check_actions, take_actions
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
+from inferometer.measure.level_actions import AFTER, BEFORE, check_actions, take_actions
 from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.measure.saturation import Tried, level_time, sweep_ns
 from inferometer.options.options import Options
+from inferometer.services.endpoint import Endpoint
 from inferometer.services.kind import KINDS
 from inferometer.stats.measurement import ActionTaken, Level
 from inferometer.stats.result import Result, account
@@ -149,18 +150,27 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
             load.apply(Closed(0))  # requests left in the server's queue do not belong to this level
         before = point.value
         taken: list[ActionTaken] = []
+        undone: list[ActionTaken] = []
         prepare = partial(_prepare_level, setup, instrument, point, taken)
+        finish = partial(_finish_level, setup, instrument, undone)
         prepare()
         if options.before_level and watcher.is_interrupted():
+            finish()
             return
         settings = _ramped(_long_enough(setup, outcome, point), outcome.tried)
-        again = prepare if options.before_level else None
+        again = partial(_each, finish, prepare) if options.before_level or options.after_level else None
         level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point, again))
         level = replace(level, before=tuple(taken))
+        try:
+            finish()
+        except InferometerError:
+            yield level
+            raise
+        level = replace(level, after=tuple(undone))
         yield level
         outcome.add(level)
         if (rule := _maybe_free_rule(setup)) is not None:
-            begun_ns += sum(action.duration_ns for action in taken)
+            begun_ns += sum(action.duration_ns for action in (*taken, *undone))
             spent_ns = instrument.clock() - begun_ns
             outcome.left_ns = sweep_ns(outcome.tried, rule.duration_ns) - spent_ns
         if level.is_cut_short or watcher.is_interrupted():
@@ -170,12 +180,25 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
 def _prepare_level(setup: Setup, instrument: Instrument, point: LoadPoint, taken: list[ActionTaken]) -> None:
     """Take the actions before a level, add them to `taken`, then warm up."""
     options = setup.options
-    wiring = setup.traffic.wiring
-    endpoints = (wiring.endpoint, *(other.endpoint for other in wiring.others))
-    taken += take_actions(instrument, options, endpoints)
+    taken += take_actions(BEFORE, instrument, options, _endpoints(setup))
     if options.warmup_request_count or options.warmup_s:
         instrument.watcher.level_started(point.mode, point.value)
         warm_up_as_asked(instrument, options, point)
+
+
+def _finish_level(setup: Setup, instrument: Instrument, taken: list[ActionTaken]) -> None:
+    """Take the actions after a level, and add them to `taken`."""
+    taken += take_actions(AFTER, instrument, setup.options, _endpoints(setup))
+
+
+def _each(*steps: Callable[[], None]) -> None:
+    for step in steps:
+        step()
+
+
+def _endpoints(setup: Setup) -> tuple[Endpoint, ...]:
+    wiring = setup.traffic.wiring
+    return (wiring.endpoint, *(other.endpoint for other in wiring.others))
 
 
 def _maybe_free_rule(setup: Setup) -> Precision | None:

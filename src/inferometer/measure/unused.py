@@ -154,9 +154,9 @@ _WITH_OTHERS = (
     ),
     _Unused(
         ("before_level_timeout_s",),
-        _lacks("before_level"),
-        "limits the time of actions before levels, but there are none",
-        "add {--before-level}",
+        _lacks("before_level", "after_level"),
+        "limits the time of actions before and after levels, but there are none",
+        "add {--before-level} or {--after-level}",
     ),
     _Unused(
         ("check_sample",),

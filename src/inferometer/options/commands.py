@@ -12,9 +12,9 @@ from inferometer.options import outputs, serving
 from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import (
     ADDRESSES,
-    BEFORE_LEVEL,
     CHECKS,
     ENDINGS,
+    LEVEL_ACTIONS,
     OTHER_LOADS,
     OWN_LOADS,
     PROMPTS,
@@ -59,7 +59,7 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
             *_CANCELLING,
             *CLUSTER,
             *ADDRESSES,
-            *BEFORE_LEVEL,
+            *LEVEL_ACTIONS,
             *CHECKS,
         ),
         "use it with `inferometer measure`",
@@ -99,7 +99,7 @@ TUNE_REFUSED: Mapping[str, str] = {
         "{--budget} limits the time of the whole search",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "junit", *_CANCELLING, *ADDRESSES, *BEFORE_LEVEL, *CHECKS),
+        ("profile_export", "verbose_csv", "junit", *_CANCELLING, *ADDRESSES, *LEVEL_ACTIONS, *CHECKS),
         "use it with `inferometer measure`",
     ),
     **dict.fromkeys(
@@ -146,7 +146,7 @@ COMPARE_REFUSED: Mapping[str, str] = {
         "set the time with {--duration}: stopping as soon as the result looks good would bias it",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", *ADDRESSES, *BEFORE_LEVEL),
+        ("profile_export", "verbose_csv", "slo", *ADDRESSES, *LEVEL_ACTIONS),
         "use it with `inferometer measure`",
     ),
     "no_streaming": "leave it out: answers are whole without {--streaming}",

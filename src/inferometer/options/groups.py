@@ -33,7 +33,7 @@ OTHER_LOADS = (
 )
 CHECKS = ("check", "check_python", "check_sample", "check_similarity")
 ADDRESSES = ("balance",)
-BEFORE_LEVEL = ("before_level", "before_level_timeout_s")
+LEVEL_ACTIONS = ("before_level", "after_level", "before_level_timeout_s")
 ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
 OWN_LOADS = "it chooses the loads itself"  # why a command refuses OTHER_LOADS

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
-from inferometer.options.groups import ADDRESSES, BEFORE_LEVEL, CHECKS
+from inferometer.options.groups import ADDRESSES, CHECKS, LEVEL_ACTIONS
 from inferometer.options.option import appended, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import label
@@ -31,7 +31,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         ("warmup_s", "warmup_request_count", "ramp_s"),
         "give the scenario a phase named warm-up instead",
     ),
-    **dict.fromkeys(BEFORE_LEVEL, "give a phase of the scenario a command"),
+    **dict.fromkeys(LEVEL_ACTIONS, "give a phase of the scenario a command"),
     **dict.fromkeys((*ADDRESSES, *CHECKS), "measure the model alone, without {--scenario}"),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),

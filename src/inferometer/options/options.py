@@ -676,9 +676,17 @@ class Options:
         default=(),
         combine=appended,
     )
+    after_level: tuple[str, ...] = only_ours(
+        "--after-level",
+        "Shell command to run after each level, or a call to vLLM or SGLang, as with --before-level. The run ends if "
+        "it fails. May be given several times.",
+        text("COMMAND|CALL", Reach.RUNS_CODE | Reach.CHANGES_SERVER),
+        default=(),
+        combine=appended,
+    )
     before_level_timeout_s: float = only_ours(
         "--before-level-timeout",
-        "Time that each action of --before-level may take, such as 30s.",
+        "Time that each action of --before-level or --after-level may take, such as 30s.",
         duration(zero=False),
         default=300.0,
         shown="5m",

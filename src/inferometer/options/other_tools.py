@@ -71,7 +71,8 @@ OTHER_TOOLS = {
         "--max-error-rate": "--failed-request-threshold",
         "--cancel-share": "--request-cancellation-rate --request-cancellation-delay",
         "--before-level": "--reset-kv-cache --reset-kv-cache-path --server-profiler --server-profiler-start-path "
-        "--server-profiler-stop-path --profile-run-cooldown-seconds --parameter-sweep-cooldown-seconds",
+        "--profile-run-cooldown-seconds --parameter-sweep-cooldown-seconds",
+        "--after-level": "--server-profiler-stop-path",
         "--before-level-timeout": "--reset-kv-cache-timeout-seconds --server-profiler-timeout-seconds",
         "--seed": "--random-seed",
         "--precision": "--convergence-threshold --convergence-mode",

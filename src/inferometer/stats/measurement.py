@@ -723,7 +723,7 @@ NOT_AS_ASKED = (*CUTTING, *SPOILING, Note.INTERRUPTED)
 
 @frozen
 class ActionTaken:
-    """An action before a level: a shell command, or a named call to the server."""
+    """An action before or after a level: a shell command, or a named call to the server."""
 
     action: str  # as requested, without secrets
     duration_ns: int
@@ -754,6 +754,7 @@ class Level:
     classes: tuple[ClassFigures, ...] = ()  # for mixed traffic
     first_round: StartFigures | None = None  # only after a staggered start of users, before the measurement
     before: tuple[ActionTaken, ...] = ()  # in order
+    after: tuple[ActionTaken, ...] = ()
     network: NetworkFigures | None = None  # None if unknown
 
     def has_remark(self, *notes: Note) -> bool:

@@ -54,7 +54,16 @@ _NOT_OFFERED = {
         for name in ("serve_env", "serve_file", "serve_set", "serve_logs", "allow_inconclusive")
     ),
     *(f"{OWN}{name}" for name in ("otlp_traces", "trace_share", "perfetto")),
-    *("store", "no_store", "ui", "prometheus", "otlp", "before_level", "before_level_timeout_s"),
+    *(
+        "store",
+        "no_store",
+        "ui",
+        "prometheus",
+        "otlp",
+        "before_level",
+        "after_level",
+        "before_level_timeout_s",
+    ),
     "check_python",
 }
 """Fields of options that write files, load code, or make no sense in a browser, as the store keeps every result."""

@@ -221,7 +221,7 @@ LINES = (
     "HTTP fake --data valid.json --validate-tolerance 0.1 --validate-sample 50% -n 3",
     "HTTP fake -r 5 --arrivals poisson --max-outstanding 3",
     "HTTP fake -r 5 --arrivals gamma --burstiness 0.5",
-    "HTTP fake --before-level 'echo ready'",
+    "HTTP fake --before-level 'echo ready' --after-level 'echo done'",
     "PLAIN,HTTP --service-kind http --balance least-outstanding",
     "HTTP fake --check regex:7 --check-sample 50% -n 30",
     "HTTP fake --check-python check.py:is_right --check-sample 50% -n 30",

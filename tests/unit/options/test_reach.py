@@ -43,6 +43,8 @@ REACHES = (
     ("--concurrency", "1:4", Reach.NOTHING),
     ("--before-level", "true", Reach.RUNS_CODE),
     ("--before-level", "reset-prefix-cache", Reach.CHANGES_SERVER),
+    ("--after-level", "true", Reach.RUNS_CODE),
+    ("--after-level", "stop-profile", Reach.CHANGES_SERVER),
     ("--burstiness", "0.5", Reach.NOTHING),
     ("--check", "regex:a", Reach.NOTHING),
     ("--check", "schema:answer.json", Reach.READS_FILES),

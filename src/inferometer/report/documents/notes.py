@@ -92,17 +92,18 @@ def _size(text: str) -> float:
 
 
 def _actions(levels: Sequence[Level]) -> Iterator[Message]:
-    """Report the actions before levels: each action once, with its outcome and the range of its durations."""
-    taken: dict[str, list[ActionTaken]] = {}
+    """Report the actions around levels: each action once, with its outcome and the range of its durations."""
+    taken: dict[tuple[str, str], list[ActionTaken]] = {}
     for level in levels:
-        for action in level.before:
-            taken.setdefault(action.action, []).append(action)
-    for name, rows in taken.items():
+        for when, actions in (("before", level.before), ("after", level.after)):
+            for action in actions:
+                taken.setdefault((when, action.action), []).append(action)
+    for (when, name), rows in sorted(taken.items(), key=lambda row: row[0][0] == "after"):
         first, times = rows[0], [row.duration_ns for row in rows]
         outcome = f"{first.call}, status {first.status}" if first.call else f"exit code {first.exit_code}"
         took = " to ".join(dict.fromkeys(map(duration, (min(times), max(times)))))
         line = f"; last line: {first_line(rows[-1].last_line)}" if rows[-1].last_line else ""
-        words = f"before each level: {first_line(name)} ({outcome}, {plural(len(rows), 'run')}, {took}{line})"
+        words = f"{when} each level: {first_line(name)} ({outcome}, {plural(len(rows), 'run')}, {took}{line})"
         yield Message(words, tone=Tone.PLAIN)
 
 

@@ -1,4 +1,4 @@
-"""Actions before a level: shell commands, and named calls to vLLM and SGLang."""
+"""Actions before and after a level: shell commands, and named calls to vLLM and SGLang."""
 
 import os
 import time
@@ -11,8 +11,8 @@ import pytest
 
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.measure.before_level import TAIL, check_actions, take_actions
 from inferometer.measure.instrument import Instrument
+from inferometer.measure.level_actions import AFTER, BEFORE, TAIL, Moment, check_actions, take_actions
 from inferometer.options.options import Options
 from inferometer.report.document import Messages
 from inferometer.report.documents.notes import notes_section
@@ -49,13 +49,14 @@ def taken(
     endpoint: Endpoint = NOWHERE,
     load: DrainingLoad | None = None,
     watcher: Watcher | None = None,
+    moment: Moment = BEFORE,
     **more: Any,
 ) -> tuple[ActionTaken, ...]:
-    options = Options(before_level=actions, service_kind="openai", **more)
+    options = replace(Options(service_kind="openai", **more), **{moment.field: actions})
     check_actions(options)
     draining: Any = load or DrainingLoad()
     instrument = Instrument(draining, FakeClock(), lambda: None, watcher or Watcher())
-    return take_actions(instrument, options, (endpoint,))
+    return take_actions(moment, instrument, options, (endpoint,))
 
 
 def test_commands_run_in_order_with_exit_code_and_last_line(tmp_path: Path) -> None:
@@ -120,9 +121,17 @@ def test_an_interrupt_ends_the_command_and_skips_the_rest(tmp_path: Path) -> Non
     assert not (tmp_path / "second").exists()
 
 
-def test_requests_in_flight_end_before_the_actions() -> None:
+def test_actions_after_a_level_are_taken_even_after_an_interrupt(tmp_path: Path) -> None:
+    """They may undo what was done before the level."""
+    watcher = until(Watcher(), lambda: True)
+    (found,) = taken(f"touch {tmp_path / 'stopped'}", watcher=watcher, moment=AFTER)
+    assert (found.exit_code, (tmp_path / "stopped").exists()) == (0, True)
+
+
+@pytest.mark.parametrize("moment", [BEFORE, AFTER])
+def test_requests_in_flight_end_before_the_actions(moment: Moment) -> None:
     load = DrainingLoad(outstanding=5)
-    taken("true", load=load)
+    taken("true", load=load, moment=moment)
     assert (load.outstanding, len(load.applied)) == (0, 1)
 
 
@@ -195,6 +204,10 @@ def test_a_rejected_call_is_an_error(server) -> None:
         (Options(before_level=(" ",)), "empty"),
         (Options(before_level=UNPACKED), "tuple"),
         (Options(before_level=("reset-prefix-cache",), service_kind="triton"), "the kind is triton"),
+        (
+            Options(after_level=("stop-profile",), service_kind="triton"),
+            "--after-level stop-profile is an HTTP",
+        ),
     ],
 )
 def test_impossible_actions_are_rejected_before_the_load(options: Options, said: str) -> None:
@@ -211,8 +224,10 @@ def test_the_notes_name_the_actions() -> None:
     result = sample_result()
     calls = ActionTaken("reset-prefix-cache", 2_000_000, call="POST /flush_cache", status=200)
     level = replace(result.levels[0], before=(calls, ActionTaken("./clear.sh", 5_000_000, 0, last_line="ok")))
+    level = replace(level, after=(ActionTaken("./end.sh", 3_000_000, 0),))
     section = notes_section(replace(result, levels=(level, replace(level, before=(calls,)))))
     assert section is not None
     words = [row.text for block in section.blocks if isinstance(block, Messages) for row in block.rows]
     assert "before each level: reset-prefix-cache (POST /flush_cache, status 200, 2 runs, 2.00 ms)" in words
     assert "before each level: ./clear.sh (exit code 0, 1 run, 5.00 ms; last line: ok)" in words
+    assert "after each level: ./end.sh (exit code 0, 2 runs, 3.00 ms)" in words

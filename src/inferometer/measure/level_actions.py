@@ -1,4 +1,4 @@
-"""Actions before each level: shell commands of the user, and named calls to an LLM server."""
+"""Actions before and after each level: shell commands of the user, and named calls to an LLM server."""
 
 import contextlib
 import os
@@ -6,6 +6,7 @@ import selectors
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
@@ -33,7 +34,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
 KINDS = ("openai", "http")
 """Kinds of servers with named actions."""
 
-OPTION = "--before-level"
+TIMEOUT = "--before-level-timeout"
 STEP_S = 0.05  # interval of checks for the end of a command, and for interruptions
 STEP_NS = round(STEP_S * NS_PER_S)
 END_S = 2.0  # grace period after SIGTERM
@@ -47,49 +48,73 @@ _NEEDS: Mapping[str, str] = {
 }
 
 
+class Moment(NamedTuple):
+    """The time of actions, by its field of `Options` and its option."""
+
+    field: str
+    option: str
+
+    def actions(self, options: Options) -> tuple[str, ...]:
+        return options.before_level if self is BEFORE else options.after_level
+
+
+BEFORE = Moment("before_level", "--before-level")
+AFTER = Moment("after_level", "--after-level")
+
+
 def check_actions(options: Options) -> None:
     """Reject actions that cannot be taken here, before the first level."""
-    if isinstance(options.before_level, str):  # from Python
+    for moment in (BEFORE, AFTER):
+        _check_actions(moment, moment.actions(options), options)
+
+
+def _check_actions(moment: Moment, actions: Sequence[str], options: Options) -> None:
+    if isinstance(actions, str):  # from Python
         raise UsageError(
-            f"before_level is '{redacted(options.before_level)}', but must be a tuple of actions",
+            f"{moment.field} is '{redacted(actions)}', but must be a tuple of actions",
             remedy="put it into a tuple",
         )
-    for action in options.before_level:
+    for action in actions:
         if not action.strip():
             raise UsageError(
-                f"{OPTION} is empty", remedy=f"give a shell command, or one of {', '.join(CALLS)}"
+                f"{moment.option} is empty", remedy=f"give a shell command, or one of {', '.join(CALLS)}"
             )
         if action not in CALLS:
-            check_command(OPTION)
+            check_command(moment.option)
         elif options.service_kind not in KINDS:
             raise UsageError(
-                f"{OPTION} {action} is an HTTP call to an LLM server, but the kind is {options.service_kind}",
+                f"{moment.option} {action} is an HTTP call to an LLM server, but the kind is {options.service_kind}",
                 remedy="remove it, or give a shell command",
             )
 
 
 def take_actions(
-    instrument: Instrument, options: Options, endpoints: Sequence[Endpoint]
+    moment: Moment, instrument: Instrument, options: Options, endpoints: Sequence[Endpoint]
 ) -> tuple[ActionTaken, ...]:
     """Wait until no request is in flight and take the actions in order; an InferometerError if one of them fails.
 
-    An interrupt ends a command, and the remaining actions are not taken.
+    An interrupt ends a command before a level, and the remaining actions are not taken. Those after a level are taken
+    even then, since they may undo the ones before it.
     """
-    is_interrupted = instrument.watcher.is_interrupted
-    if options.before_level:
-        _drain(instrument, options.before_level_timeout_s)
+
+    def is_interrupted() -> bool:
+        return moment is BEFORE and instrument.watcher.is_interrupted()
+
+    actions, limit_s = moment.actions(options), options.before_level_timeout_s
+    if actions:
+        _drain(moment, instrument, limit_s)
     taken = []
-    for action in options.before_level:
+    for action in actions:
         if is_interrupted():
             break
         if action in CALLS:
-            taken += [_called(action, options, endpoint) for endpoint in endpoints]
-        elif (done := _maybe_run(action, options.before_level_timeout_s, is_interrupted)) is not None:
+            taken += [_called(moment, action, options, endpoint) for endpoint in endpoints]
+        elif (done := _maybe_run(moment, action, limit_s, is_interrupted)) is not None:
             taken.append(done)
     return tuple(taken)
 
 
-def _drain(instrument: Instrument, limit_s: float) -> None:
+def _drain(moment: Moment, instrument: Instrument, limit_s: float) -> None:
     """Stop the load; servers do not reset a cache that requests are using."""
     load, clock = instrument.load, instrument.clock
     load.apply(Closed(0))
@@ -98,8 +123,8 @@ def _drain(instrument: Instrument, limit_s: float) -> None:
         if clock() >= end_ns:
             raise PeerError(
                 f"requests of the previous level were still in flight {plain_number(limit_s)} s after its end, "
-                f"and {OPTION} waits for them",
-                remedy=f"raise {option_name('--before-level-timeout')}, or set {option_name('--timeout')}",
+                f"and {moment.option} waits for them",
+                remedy=f"raise {option_name(TIMEOUT)}, or set {option_name('--timeout')}",
             )
         load.collect(clock() + STEP_NS)
 
@@ -107,7 +132,7 @@ def _drain(instrument: Instrument, limit_s: float) -> None:
 # --- named calls
 
 
-def _called(action: str, options: Options, endpoint: Endpoint) -> ActionTaken:
+def _called(moment: Moment, action: str, options: Options, endpoint: Endpoint) -> ActionTaken:
     """Call the server's own origin, with its headers."""
     control = HttpControl(connection_to(options, endpoint._replace(prefix="")))
     begun_ns = monotonic_ns()
@@ -118,12 +143,12 @@ def _called(action: str, options: Options, endpoint: Endpoint) -> ActionTaken:
     reason = _shown(reason_of(answer))
     if status in MISSING:
         raise PeerError(
-            f"{OPTION} {action}: the server does not support POST {' or POST '.join(CALLS[action])}",
+            f"{moment.option} {action}: the server does not support POST {' or POST '.join(CALLS[action])}",
             remedy=f"{_NEEDS[action]}; otherwise remove it, or give a shell command",
         )
     if not 200 <= status < 300:
         raise PeerError(
-            f"{OPTION} {action}: the server answered POST {path} with status {status}"
+            f"{moment.option} {action}: the server answered POST {path} with status {status}"
             + (f": {reason}" if reason else ""),
             remedy="check the server's log",
         )
@@ -135,7 +160,9 @@ def _called(action: str, options: Options, endpoint: Endpoint) -> ActionTaken:
 # --- shell commands
 
 
-def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool]) -> ActionTaken | None:
+def _maybe_run(
+    moment: Moment, command: str, limit_s: float, is_interrupted: Callable[[], bool]
+) -> ActionTaken | None:
     """Run the command until it exits; None if it was interrupted."""
     begun_ns = monotonic_ns()
     tail = bytearray()
@@ -159,9 +186,9 @@ def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool])
                     return None
                 if monotonic_ns() - begun_ns > limit_s * NS_PER_S:
                     raise UsageError(
-                        f"the command '{redacted(command)}' of {OPTION} did not end within {plain_number(limit_s)} s"
-                        + _said(_last_line(tail)),
-                        remedy=f"raise {option_name('--before-level-timeout')}, or run the command by "
+                        f"the command '{redacted(command)}' of {moment.option} did not end within "
+                        f"{plain_number(limit_s)} s{_said(_last_line(tail))}",
+                        remedy=f"raise {option_name(TIMEOUT)}, or run the command by "
                         "itself to see what it waits for",
                     )
                 if selector.select(STEP_S) and not _read(output.fileno(), tail):
@@ -173,7 +200,8 @@ def _maybe_run(command: str, limit_s: float, is_interrupted: Callable[[], bool])
     line = _last_line(tail)
     if child.returncode:
         raise UsageError(
-            f"the command '{redacted(command)}' of {OPTION} ended with exit code {child.returncode}{_said(line)}",
+            f"the command '{redacted(command)}' of {moment.option} ended with exit code {child.returncode}"
+            f"{_said(line)}",
             remedy="run the command by itself to see its error",
         )
     took_ns = monotonic_ns() - begun_ns
