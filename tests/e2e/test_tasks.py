@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,26 +16,27 @@ from inferometer.options.options import Options
 from inferometer.records.records import join
 from inferometer.scenario.run import ScenarioRequest, prepare_scenario
 from inferometer.scenario.spec import checked_scenario
-from inferometer.stats.tasks import TaskTally, task_figures
+from inferometer.stats.tasks import TaskBook, TaskTally, critical_path, task_figures
 from tests.support.call_log import CallLog, Heard, Speech
-from tests.support.samples import sample
-from tests.support.task_graphs import as_yaml, random_steps
+from tests.support.task_graphs import KnownFigures, LoggedCall, as_yaml, known_figures, random_steps
 
 LONGEST_NS = 120 * NS_PER_S
 
 
-def run(server, task, *, in_flight, count, **spec):
-    """The tasks of a class, and their figures."""
+def run(server, task, *, in_flight, count, graphs=()):
+    """The tasks of a class, and their figures; with `graphs`, task n has graph n of these."""
     document = {
         "server": server.address,
-        "classes": {
-            "agent": {"model": "tiny", "kind": "openai", "concurrency": in_flight, "task": task, **spec}
-        },
+        "classes": {"agent": {"model": "tiny", "kind": "openai", "concurrency": in_flight, "task": task}},
     }
     setup = prepare_scenario(ScenarioRequest(checked_scenario(document, "test"), Options(model="")))
     (own,) = setup.setups
-    book, parts, end_ns = own.level_settings.tasks, [], monotonic_ns() + LONGEST_NS
-    with start_groups(setup.setups) as load:
+    book = own.level_settings.tasks
+    if graphs:
+        plan = own.traffic.tasks._replace(graphs=graphs)
+        own, book = replace(own, traffic=own.traffic._replace(tasks=plan)), TaskBook(graphs, book.kinds)
+    parts, end_ns = [], monotonic_ns() + LONGEST_NS
+    with start_groups([replace(own, level_settings=replace(own.level_settings, tasks=book))]) as load:
         load.apply(Joint((Closed(in_flight, count),)))
         while True:
             collected = load.collect(end_ns)
@@ -49,36 +51,47 @@ def run(server, task, *, in_flight, count, **spec):
     return tasks, task_figures(tally, book, 0)
 
 
-@pytest.mark.sampled
-def test_random_tasks_as_the_server_saw_them():
-    in_flight, count = sample((6, 10), (200, 260))
-    for seed in range(sample(2, 50)):
-        steps = random_steps(seed, most=sample(25, 120))
-        graph = expanded(steps)
-        draw = Random(seed)
+@pytest.mark.parametrize(
+    ("graphs", "most", "in_flight", "count"),
+    [(4, 20, 6, 12), pytest.param(50, 120, 200, 400, marks=pytest.mark.long)],
+)
+def test_random_tasks_as_the_server_saw_them(graphs, most, in_flight, count):
+    """Every edge is respected, no call is early, and the figures of every task are those of the log."""
+    made = [random_steps(seed, most=most) for seed in range(graphs)]
+    longest = max(made, key=len)
+    found_graphs = tuple(map(expanded, made))
+    draw = Random(graphs)
 
-        def speak(number, body, draw=draw):
-            return Speech((f"answer{number}", " and", " more"), draw.random() * 0.01)
+    def speak(number, body):
+        return Speech((f"answer{number}", " and", " more"), draw.random() * 0.01)
 
-        with CallLog(speak) as server:
-            tasks, found = run(server, {"steps": as_yaml(steps)}, in_flight=in_flight, count=count)
-        check_log(graph, tasks, server.heard)
-        assert found.complete == len(tasks) == count
-        assert len(server.heard) == count * len(graph.nodes)
-        assert found.calls.value == len(graph.nodes)
-        assert found.tokens.value == 3 * len(graph.nodes)
-        assert {turn.turn for turn in found.turns} == {node.turn for node in graph.nodes}
-        assert sum(turn.calls for turn in found.turns) == len(server.heard)
-        assert found.duration.count == count
+    with CallLog(speak) as server:
+        tasks, found = run(
+            server, {"steps": as_yaml(longest)}, in_flight=in_flight, count=count, graphs=found_graphs
+        )
+    assert found.complete == len(tasks) == count
+    assert sorted(task.number for task in tasks) == list(range(count))
+    calls = check_log(tasks, server.heard)
+    assert len(server.heard) == calls
+    assert found.calls.value == pytest.approx(calls / count)
+    assert found.tokens.value == pytest.approx(3 * calls / count)
+    assert {turn.turn for turn in found.turns} == {
+        node.turn for graph in found_graphs for node in graph.nodes
+    }
+    assert sum(turn.calls for turn in found.turns) == calls
+    assert found.duration.count == count
 
 
-def check_log(graph, tasks, heard):
-    """Each call of each task arrived once, carried the answers that it should, and was not early."""
+def check_log(tasks, heard):
+    """Each call of each task arrived once, carried the answers that it should, and was not early; the figures of its
+    task are those computed from the log. Return the number of calls."""
     by_text: dict[str, list[Heard]] = {}
     for call in heard:
         by_text.setdefault(json.dumps(call.messages), []).append(call)
     for task in tasks:
+        graph = task.graph
         calls: dict[int, Heard] = {}
+        log: dict[int, LoggedCall] = {}
         for call in sorted(task.calls, key=lambda each: each.node):
             node = graph.nodes[call.node]
             messages = messages_of(graph, task.number, call.node, calls)
@@ -95,8 +108,20 @@ def check_log(graph, tasks, heard):
             assert call.sent_ns >= call.due_ns
             assert call.tokens == 3
             assert call.prompt_tokens == sum(len(message["content"].split()) for message in messages)
+            log[call.node] = LoggedCall(call.due_ns, call.sent_ns, call.end_ns, call.tokens)
         assert len(calls) == len(task.calls) == len(graph.nodes)
         assert task.duration_ns >= max(each.ended_ns for each in calls.values()) - task.due_ns
+        known, path = known_figures(graph, task.due_ns, log), critical_path(task)
+        assert known == KnownFigures(
+            task.duration_ns,
+            len(task.calls),
+            sum(call.tokens for call in task.calls),
+            sum(step.model_ns for step in path),
+            sum(step.tool_ns for step in path),
+            sum(step.wait_ns for step in path),
+        )
+        assert known.duration_ns == known.model_ns + known.tool_ns + known.wait_ns
+    return sum(len(task.calls) for task in tasks)
 
 
 def is_taken(call, calls):
