@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from inferometer.base.drawn_times import DrawnTime
 from inferometer.base.units import NS_PER_MS
-from inferometer.model.task import TaskGraph, TaskPause, TaskStep, mistakes
+from inferometer.model.task import TaskGraph, TaskStep, mistakes
 
 MS = NS_PER_MS
 PAUSES = (
-    TaskPause(),
-    TaskPause("fixed", 3 * MS),
-    TaskPause("uniform", 1 * MS, 6 * MS),
-    TaskPause("exponential", 3 * MS),
-    TaskPause("lognormal", 3 * MS, 0.5),
-    TaskPause("recorded", recorded=(MS, 5 * MS, 2 * MS)),
+    DrawnTime(),
+    DrawnTime("fixed", 3 * MS),
+    DrawnTime("uniform", 1 * MS, 6 * MS),
+    DrawnTime("exponential", 3 * MS),
+    DrawnTime("lognormal", 3 * MS, 0.5),
+    DrawnTime("recorded", recorded=(MS, 5 * MS, 2 * MS)),
 )
 
 
@@ -33,7 +34,8 @@ def random_steps(seed: int, *, depth: int = 12, width: int = 8, most: int = 120)
             steps.append(
                 TaskStep(
                     name=name,
-                    prompt=f"{{{{task}}}}/{name}/{{{{copy}}}} {f'{{{{{said}}}}}' if said else ''}",
+                    # Copies are numbered within their branch, which the answer of its first call names.
+                    prompt=f"{{{{task}}}}/{name}/{{{{copy}}}} " + _answers(each, said),
                     after=after or (tuple(names[-1:]) if draw.random() < 0.7 else ()),
                     each=each,
                     context=context,
@@ -44,6 +46,10 @@ def random_steps(seed: int, *, depth: int = 12, width: int = 8, most: int = 120)
             )
         if not mistakes(steps) and calls_of(steps) <= most:
             return tuple(steps)
+
+
+def _answers(*names: str) -> str:
+    return " ".join(f"{{{{{name}}}}}" for name in names if name)
 
 
 def calls_of(steps: Sequence[TaskStep]) -> int:
