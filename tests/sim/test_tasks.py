@@ -8,13 +8,14 @@ from random import Random
 import pytest
 
 from inferometer.base import status
+from inferometer.base.drawn_times import DrawnTime
 from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Joint, Open
 from inferometer.load.together import Together
 from inferometer.measure.instrument import ClassSettings, Instrument, LoadPoint
 from inferometer.measure.level import measure_level
-from inferometer.model.task import Retry, TaskPause, TaskStep, expanded
+from inferometer.model.task import Retry, TaskStep, expanded
 from inferometer.records.records import join
 from inferometer.records.tasks import COMPLETE, FAILED, LIMITED, RUNNING, nodes, outcomes, task_numbers
 from inferometer.services.task_plan import DataRow, Frame, TaskPlan
@@ -62,7 +63,7 @@ def ended(tasks, records):
 FAN = expanded(
     (
         TaskStep("s0", "plan"),
-        TaskStep("s1", "look {{copy}} {{s0}}", repeat=3, pause=TaskPause("fixed", 20 * MS)),
+        TaskStep("s1", "look {{copy}} {{s0}}", repeat=3, pause=DrawnTime("fixed", 20 * MS)),
         TaskStep("s2", "answer {{s1}}", context="s0"),
     )
 )
@@ -153,7 +154,7 @@ def test_a_failure_lets_calls_in_flight_end_and_starts_no_more():
     steps = (
         TaskStep("s0", "x", repeat=2),
         TaskStep("s1", "{{s0}}"),
-        TaskStep("s2", "x", pause=TaskPause("fixed", 50 * MS)),
+        TaskStep("s2", "x", pause=DrawnTime("fixed", 50 * MS)),
     )
     tasks = plan(expanded(steps))
     clock, load = simulated(

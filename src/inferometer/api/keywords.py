@@ -108,6 +108,7 @@ class _InMeasure(TypedDict, total=False):
     speed: float
     shape_load: str | None
     session_concurrency: int | None
+    think_time: str | None
     before_level: Sequence[str]
     after_level: Sequence[str]
     before_level_timeout_s: float
@@ -182,42 +183,118 @@ class _NotInScenarioInterfere(TypedDict, total=False):
 
 
 class MeasureKeywords(
-    _InAll, _NotInTune, _InMeasureFind, _InMeasureCompare, _NotInFind, _InMeasure, _NotInFindDiagnose, _NotInScenarioTune, _InMeasureScenario, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereCompare, _InMeasureTune, _NotInInterfereFindTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureFind,
+    _InMeasureCompare,
+    _NotInFind,
+    _InMeasure,
+    _NotInFindDiagnose,
+    _NotInScenarioTune,
+    _InMeasureScenario,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
+    _InMeasureTune,
+    _NotInInterfereFindTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `measure`."""
 
 
 class ScenarioKeywords(
-    _InAll, _NotInTune, _NotInFind, _NotInFindDiagnose, _InMeasureScenario, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereCompare, _NotInInterfereFindTune, total=False
+    _InAll,
+    _NotInTune,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _InMeasureScenario,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
+    _NotInInterfereFindTune,
+    total=False,
 ):
     """Arguments of `scenario`."""
 
 
 class InterfereKeywords(
-    _InAll, _NotInTune, _NotInFind, _NotInFindDiagnose, _NotInScenarioTune, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInScenario, total=False
+    _InAll,
+    _NotInTune,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInScenarioTune,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInScenario,
+    total=False,
 ):
     """Arguments of `interfere`."""
 
 
 class FindKeywords(
-    _InAll, _NotInTune, _InMeasureFind, _NotInScenarioTune, _NotInTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereCompare, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureFind,
+    _NotInScenarioTune,
+    _NotInTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `find`."""
 
 
 class TuneKeywords(
-    _InAll, _NotInFind, _NotInFindDiagnose, _NotInInterfereDiagnose, _NotInInterfereCompare, _InMeasureTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereCompare,
+    _InMeasureTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `tune`."""
 
 
 class CompareKeywords(
-    _InAll, _NotInTune, _InMeasureCompare, _NotInFind, _NotInFindDiagnose, _NotInScenarioTune, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereFindTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureCompare,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInScenarioTune,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereFindTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `compare`."""
 
 
 class DiagnoseKeywords(
-    _InAll, _NotInTune, _NotInFind, _NotInScenarioTune, _NotInInterfereCompare, _NotInInterfereFindTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _NotInFind,
+    _NotInScenarioTune,
+    _NotInInterfereCompare,
+    _NotInInterfereFindTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `diagnose`."""

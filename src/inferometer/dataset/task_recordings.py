@@ -18,13 +18,14 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
+from inferometer.base.drawn_times import NO_TIME, DrawnTime
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.chat_rows import ROLES
 from inferometer.dataset.dataset import parse_json, split_lines
 from inferometer.dataset.tokens import Tokenizer
-from inferometer.model.task import MOST_CALLS, NO_PAUSE, TaskGraph, TaskMessage, TaskNode, TaskPause
+from inferometer.model.task import MOST_CALLS, TaskGraph, TaskMessage, TaskNode
 
 MOST_TOKENS = 50_000_000  # generated for one recording
 LONGEST_PAUSE_NS = 24 * 3600 * NS_PER_S
@@ -174,9 +175,9 @@ class _Writer:
                     after=after,
                     context=call.context,
                     system=call.system,
-                    pause=TaskPause("fixed", min(call.pause_ns, LONGEST_PAUSE_NS))
+                    pause=DrawnTime("fixed", min(call.pause_ns, LONGEST_PAUSE_NS))
                     if call.pause_ns > 0
-                    else NO_PAUSE,
+                    else NO_TIME,
                     max_tokens=self._limit(call),
                     turn=1 + max((nodes[each].turn for each in after), default=0),
                     answer=self._answer(call, task.name, number),

@@ -34,6 +34,7 @@ from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from inferometer.base import status as outcome
+from inferometer.base.drawn_times import ThinkTime
 from inferometer.base.units import NS_PER_MS, Clock
 from inferometer.load.balance import Balance, Send
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
@@ -108,6 +109,8 @@ class Engine:
         self._concurrency = 0
         self._is_endless = False  # closed, without a count, without sequences
         self._ramp: set[int] = set()  # slots that have not started yet
+        self._thinking: ThinkTime | None = None
+        self._thoughts: list[int] = []  # answers of each slot after which it paused to think
         self._free: list[int] = []  # slots of an open plan
         self._batches: Batches | None = None  # of a periodic plan
         self._again = self._issue  # called for a slot after its request has ended
@@ -178,9 +181,10 @@ class Engine:
 
     def _apply_closed(self, plan: Closed) -> None:
         self._times.begin_closed(plan)
-        self._again = self._issue
+        self._again = self._issue if plan.think is None else self._think
+        self._thinking = plan.think
         self._concurrency = plan.concurrency
-        self._is_endless = plan.count is None and self._sequences is None
+        self._is_endless = plan.count is None and self._sequences is None and plan.think is None
         self._grow(plan.concurrency)
         for slot in range(len(self._is_steady)):
             self._settle(slot)
@@ -190,6 +194,10 @@ class Engine:
         self.active += len(idle)
         if plan.ramp_ns:
             self._begin_ramp(plan, idle, self._clock())
+        elif plan.think is not None:
+            now_ns = self._clock()
+            for slot in idle:
+                self._times.pause(slot, now_ns + plan.think.first_ns(slot))
         else:
             self._times.start(idle, self._clock(), self.link, self._issue)
 
@@ -224,7 +232,10 @@ class Engine:
 
     def _grow(self, slots: int) -> None:
         more = max(0, slots - len(self._due))
-        for numbers in (self._due, self._started, self._steps, self._failures, self._lanes):
+        for numbers in (
+            *(self._due, self._started, self._steps, self._failures, self._lanes),
+            self._thoughts,
+        ):
             numbers += [0] * more
         self._busy += [False] * more
         self._is_steady += [False] * more
@@ -434,6 +445,18 @@ class Engine:
         if self._cancellation is not None and next(self._draws):
             heappush(self._cancels, (now_ns + self._cancellation.after_ns, slot, now_ns))
         self._send(slot, step, now_ns, self._marks[slot])
+
+    def _think(self, slot: int) -> None:
+        """Pause the slot of a user before its next request, if there is one."""
+        if self._thinking is None or slot >= self._concurrency or self._times.remaining == 0:
+            if self._times.remaining == 0 and self._sequences is None:
+                self.active -= (
+                    self._times.drop_pauses()
+                )  # nobody waits for users who have nothing more to send
+            self._issue(slot)
+            return
+        self._thoughts[slot] += 1
+        self._times.pause(slot, self._clock() + self._thinking.next_ns(slot, self._thoughts[slot]))
 
     # --- sequences
 

@@ -10,9 +10,11 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
+from inferometer.base.drawn_times import ThinkTime
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 
@@ -27,6 +29,7 @@ class Closed(NamedTuple):
     count: int | None = None  # type: ignore[assignment]  # nobody calls tuple.count on a plan
     ramp_ns: int = 0  # time over which idle slots start, evenly
     phase: float = 0.0  # of this worker among those that share the ramp, from 0 to 1
+    think: ThinkTime | None = None  # pause of a slot between an answer and its next request
 
     def share(self, index: int, parts: int) -> "Closed":
         """Return the share of worker `index`; the first workers take the remainder."""
@@ -34,6 +37,7 @@ class Closed(NamedTuple):
             concurrency=_share(self.concurrency, index, parts),
             count=_maybe_share(self.count, index, parts),
             phase=index / parts,
+            think=None if self.think is None else replace(self.think, worker=index),
         )
 
     def starts_ns(self, slots: int, now_ns: int, last_ns: int | None) -> list[int]:

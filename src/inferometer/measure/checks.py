@@ -295,6 +295,11 @@ RULES = (
         "{ramp_s} staggers the start of users in a timed measurement: use it with {-c} and without {-n}",
         "remove it, or measure for a fixed time with {-c} and {-d}",
     ),
+    Rule(
+        lambda a: "think_time" in a and any(field in a for field in (*DUE, "periodic_concurrency")),
+        "{think_time} applies to users, who wait for their answers: use it with {-c} or {--session-concurrency}",
+        "remove it",
+    ),
     *map(_no_authorization_with, ("api_key_env", "api_key_file")),
     Rule(
         lambda a: "api_key_env" in a and "api_key_file" in a,

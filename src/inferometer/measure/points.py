@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_path
+from inferometer.base.drawn_times import ThinkTime, parse_time
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS
@@ -115,7 +116,7 @@ def points(
 ) -> Iterator[LoadPoint]:
     """Yield load points one by one, each chosen after the outcome of the previous one; `last` is the end of the
     range."""
-    cap = options.max_outstanding
+    cap, think = options.max_outstanding, _maybe_think(options)
     if agenda is not None:
         before = None if agenda.before is None else agenda.before.plan(cap)
         yield LoadPoint("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
@@ -125,7 +126,9 @@ def points(
         # The classic tool exports 1.
         yield LoadPoint("concurrency", 1, ramp, before=Closed(ramp.start, options.warmup_request_count))
     elif options.session_concurrency is not None:
-        yield LoadPoint("concurrency", options.session_concurrency, Closed(options.session_concurrency))
+        yield LoadPoint(
+            "concurrency", options.session_concurrency, Closed(options.session_concurrency, think=think)
+        )
     elif options.request_intervals is not None:
         times_ns = read_intervals(options.request_intervals)
         plan = Open(Intervals(times_ns), cap=cap, count=options.request_count or None)
@@ -133,7 +136,7 @@ def points(
         yield LoadPoint("request_rate", float(int(asked)), plan, asked)
     elif options.sweep:
         while (load := next_load(outcome.tried, outcome.left_ns)) is not None:
-            yield LoadPoint("concurrency", load, Closed(load))
+            yield LoadPoint("concurrency", load, Closed(load, think=think))
     else:
         yield from _range_points(options, last, outcome)
 
@@ -152,6 +155,13 @@ def level_count(options: Options, last: float | None) -> int | None:
     return max(1, int((last - span.start) / span.step + 1e-9) + 1)
 
 
+def _maybe_think(options: Options) -> ThinkTime | None:
+    """Return the think times of users; None if they send the next request at once."""
+    if options.think_time is None:
+        return None
+    return ThinkTime(parse_time(options.think_time), options.data.seed)
+
+
 def _range_points(options: Options, last: float | None, outcome: LastOutcome) -> Iterator[LoadPoint]:
     rate, count = options.request_rate, options.request_count or None
     span = rate or options.concurrency or Range(1)
@@ -164,7 +174,7 @@ def _range_points(options: Options, last: float | None, outcome: LastOutcome) ->
         values = _linear(span.start, last, span.step, outcome)
     for value in values:
         if rate is None:
-            yield LoadPoint("concurrency", value, Closed(int(value), count))
+            yield LoadPoint("concurrency", value, Closed(int(value), count, think=_maybe_think(options)))
         else:
             plan = Open(rate_schedule(options, value), cap=options.max_outstanding, count=count)
             yield LoadPoint("request_rate", value, plan, value)

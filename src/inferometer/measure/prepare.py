@@ -530,11 +530,18 @@ def _level_settings(
             window_ns=max(duration_ns // SLICES, NS_PER_MS),
             finds_warm_up=habits.finds_warm_up,
             follows_work=habits.follows_work,
-            ramp=Ramp(_maybe_ns(options.ramp_s)) if habits.follows_work else None,
+            ramp=_maybe_ramp(options) if habits.follows_work else None,
         )
     if options.measurement_mode == "count_windows":
         return replace(common, window_count=options.measurement_request_count)
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
+
+
+def _maybe_ramp(options: Options) -> Ramp | None:
+    """Return how users start; None if all do so at once, or in the middle of their think times."""
+    if options.think_time is not None and options.ramp_s is None:
+        return None
+    return Ramp(_maybe_ns(options.ramp_s))
 
 
 def _maybe_ns(seconds: float | None) -> int | None:

@@ -11,12 +11,12 @@ A **step** is a kind of call as a user writes it. Steps that are repeated, in pa
 A reference to a step implies that the call waits for it.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from inferometer.base.drawn_times import NO_TIME, DrawnTime
 from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
 
@@ -24,50 +24,9 @@ DATA, TASK, COPY = "data", "task", "copy"
 RESERVED = (DATA, TASK, COPY)
 MOST_CALLS = 4096  # of one task
 _REFERENCE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
-_BITS = (1 << 64) - 1
 
 
-# --- pauses and retries
-
-
-@frozen
-class TaskPause:
-    """Time that a tool takes before a call, in nanoseconds: fixed, drawn, or recorded."""
-
-    kind: str = "fixed"  # fixed, uniform, exponential, lognormal or recorded
-    first: float = 0.0  # the time, the lowest, the mean, or the median
-    second: float = 0.0  # the highest, or the standard deviation of the logarithm
-    recorded: tuple[int, ...] = ()
-
-    def draw_ns(self, seed: int, task: int, node: int) -> int:
-        """Return the pause of this node of a task; it does not depend on the order in which pauses are drawn."""
-        if self.kind == "fixed":
-            return round(self.first)
-        if self.kind == "recorded":
-            return self.recorded[(task + node) % len(self.recorded)]
-        share = _uniform(seed, task, node)
-        if self.kind == "uniform":
-            return round(self.first + share * (self.second - self.first))
-        if self.kind == "exponential":
-            return round(-self.first * math.log(share))
-        # Box-Muller needs a second number; it is independent of the first.
-        other = _uniform(seed ^ 0x5DEECE66D, task, node)
-        normal = math.sqrt(-2 * math.log(share)) * math.cos(2 * math.pi * other)
-        return round(self.first * math.exp(self.second * normal))
-
-
-def _uniform(seed: int, task: int, node: int) -> float:
-    """Return a pseudo-random number above 0 and below 1, a hash of the three (SplitMix64)."""
-    state = (seed * 0x9E3779B97F4A7C15 + task * 0xBF58476D1CE4E5B9 + node + 1) & _BITS
-    for _ in range(2):
-        state = (state + 0x9E3779B97F4A7C15) & _BITS
-        state = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & _BITS
-        state = ((state ^ state >> 27) * 0x94D049BB133111EB) & _BITS
-        state ^= state >> 31
-    return ((state >> 11) + 0.5) / (1 << 53)
-
-
-NO_PAUSE = TaskPause()
+# --- retries
 
 
 @frozen
@@ -102,7 +61,7 @@ class TaskStep:
     turns: int = 1  # calls in a row; each continues the conversation of the one before
     context: str = ""  # step whose conversation it continues
     system: str = ""
-    pause: TaskPause = NO_PAUSE
+    pause: DrawnTime = NO_TIME
     retry: Retry = ONCE
     max_tokens: int = 0  # 0 leaves it to the server
 
@@ -251,7 +210,7 @@ class TaskNode:
     after: tuple[int, ...] = ()  # nodes whose answers it waits for
     context: int = -1  # node whose conversation it continues; -1 begins one
     system: str = ""
-    pause: TaskPause = NO_PAUSE  # after the last of these answers
+    pause: DrawnTime = NO_TIME  # after the last of these answers
     retry: Retry = ONCE
     max_tokens: int = 0
     turn: int = 1  # number of calls on the longest way to it, itself included

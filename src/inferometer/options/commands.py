@@ -18,6 +18,7 @@ from inferometer.options.groups import (
     OTHER_LOADS,
     OWN_LOADS,
     PROMPTS,
+    THINKING,
     WINDOWS,
 )
 from inferometer.options.option import appended, option, ours
@@ -60,6 +61,7 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
             *CLUSTER,
             *ADDRESSES,
             *LEVEL_ACTIONS,
+            *THINKING,
             *CHECKS,
         ),
         "use it with `inferometer measure`",
@@ -99,7 +101,16 @@ TUNE_REFUSED: Mapping[str, str] = {
         "{--budget} limits the time of the whole search",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "junit", *_CANCELLING, *ADDRESSES, *LEVEL_ACTIONS, *CHECKS),
+        (
+            "profile_export",
+            "verbose_csv",
+            "junit",
+            *_CANCELLING,
+            *ADDRESSES,
+            *LEVEL_ACTIONS,
+            *THINKING,
+            *CHECKS,
+        ),
         "use it with `inferometer measure`",
     ),
     **dict.fromkeys(
@@ -146,7 +157,7 @@ COMPARE_REFUSED: Mapping[str, str] = {
         "set the time with {--duration}: stopping as soon as the result looks good would bias it",
     ),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", *ADDRESSES, *LEVEL_ACTIONS),
+        ("profile_export", "verbose_csv", "slo", *ADDRESSES, *LEVEL_ACTIONS, *THINKING),
         "use it with `inferometer measure`",
     ),
     "no_streaming": "leave it out: answers are whole without {--streaming}",

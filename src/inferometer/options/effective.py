@@ -33,6 +33,7 @@ class Effective:
     distribution: str = "constant"
     burstiness: float = 1.0  # shape of gamma and Weibull gaps
     session_concurrency: int | None = None
+    think_time: str | None = None
     periodic: tuple[float, float | None, float] | None = None  # start, end, step of a ramp
     request_period: int = 10
     schedule: str = ""  # name and length of a load that ends by itself

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
-from inferometer.options.groups import CHECKS, ENDINGS, LEVEL_ACTIONS, OTHER_LOADS, OWN_LOADS
+from inferometer.options.groups import CHECKS, ENDINGS, LEVEL_ACTIONS, OTHER_LOADS, OWN_LOADS, THINKING
 from inferometer.options.option import option, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import above_zero, choice, duration, objective
@@ -17,7 +17,7 @@ FIND_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("warmup_s", "warmup_request_count"), "warm up the server first with a short `inferometer measure`"
     ),
-    **dict.fromkeys(("ramp_s", *LEVEL_ACTIONS, *CHECKS), "use it with `inferometer measure`"),
+    **dict.fromkeys(("ramp_s", *LEVEL_ACTIONS, *THINKING, *CHECKS), "use it with `inferometer measure`"),
     "max_error_rate": "make it part of the SLO, such as 'p99<50ms, errors<1%'",
 }
 

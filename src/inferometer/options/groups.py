@@ -33,6 +33,7 @@ OTHER_LOADS = (
 )
 CHECKS = ("check", "check_python", "check_sample", "check_similarity")
 ADDRESSES = ("balance",)
+THINKING = ("think_time",)
 LEVEL_ACTIONS = ("before_level", "after_level", "before_level_timeout_s")
 ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 

@@ -21,6 +21,7 @@ INTERFERE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(CLUSTER, "each model has its own processes on this machine: leave it out"),
     **dict.fromkeys(CHECKS, "use it with `inferometer measure` or `compare`"),
     "ramp_s": "leave it out: all users of a model start at once",
+    "think_time": "measure the model alone with {--think-time}",
     "junit": "there is no SLO to check: use it with `inferometer measure` or `compare`",
     "collect_metrics": "use it with `inferometer measure`",
     "metrics_url": "use it with `inferometer measure`",
@@ -32,6 +33,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         "give the scenario a phase named warm-up instead",
     ),
     **dict.fromkeys(LEVEL_ACTIONS, "give a phase of the scenario a command"),
+    "think_time": "give the steps of a `flow` a `think` time, or those of a `task` a `pause`",
     **dict.fromkeys((*ADDRESSES, *CHECKS), "measure the model alone, without {--scenario}"),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),

@@ -35,6 +35,7 @@ from inferometer.options.values import (
     cluster,
     data_source,
     decimal,
+    drawn_time,
     duration,
     existing_file,
     existing_path,
@@ -667,6 +668,12 @@ class Options:
         "Time over which the users of -c start one after the other, such as 5s; 0 starts all at once. By default, if "
         "answers take more than 250 ms, users start over about the time of one answer to avoid running in lockstep.",
         duration(zero=True),
+    )
+    think_time: str | None = only_ours(
+        "--think-time",
+        "Time that each user of -c pauses between an answer and the next request: such as 2s, uniform(1s, 3s), "
+        "exponential(2s) or lognormal(2s, 0.5).",
+        drawn_time,
     )
     before_level: tuple[str, ...] = only_ours(
         "--before-level",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import check_path
+from inferometer.base.drawn_times import parse_time
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
@@ -622,6 +623,21 @@ def duration(*, zero: bool) -> Values:
         return seconds
 
     return Values(read, "TIME", check=_at_least(0))
+
+
+def _check_drawn_time(name: str, value: Any) -> None:
+    try:
+        parse_time(value)
+    except ValueError as error:
+        what, _, remedy = str(error).partition("; ")
+        raise UsageError(f"{name}: {what}", remedy=remedy or "write it like 2s or exponential(2s)") from None
+
+
+@reads("TIME", check=_check_drawn_time)
+def drawn_time(name: str, word: str) -> str:
+    """A time or a distribution of times, such as `2s` or `exponential(2s)`."""
+    _check_drawn_time(name, word)
+    return word
 
 
 def duration_or_file(*, zero: bool) -> Values:

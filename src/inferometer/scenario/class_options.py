@@ -8,7 +8,7 @@ from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES
 from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
-from inferometer.options.groups import ADDRESSES, CHECKS, LEVEL_ACTIONS
+from inferometer.options.groups import ADDRESSES, CHECKS, LEVEL_ACTIONS, THINKING
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import MODERN
 
@@ -31,6 +31,7 @@ OF_RUN = frozenset(
         *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
         *LOAD_MODES,
         *ADDRESSES,
+        *THINKING,
         *LEVEL_ACTIONS,
         *CHECKS,
     )

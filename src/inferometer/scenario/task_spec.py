@@ -24,75 +24,13 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from inferometer.base.drawn_times import NO_TIME, DrawnTime, parse_time, written_time
 from inferometer.base.units import NS_PER_S
-from inferometer.model.task import NO_PAUSE, ONCE, Retry, TaskPause, TaskStep, mistakes
+from inferometer.model.task import ONCE, Retry, TaskStep, mistakes
 from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, located, seconds
 
 _NAME = r"^[A-Za-z0-9_-]{1,60}$"
-_DRAWN = re.compile(r"(uniform|exponential|lognormal)\(([^()]*)\)")
-_EXAMPLE = "write 300ms, uniform(1s, 3s), exponential(2s), lognormal(2s, 0.5) or a list of recorded times"
-_LONGEST_S = 24 * 3600.0
-_MOST_SIGMA = 5.0
 _OF_PYTHON = ("system", "max_tokens", "retry")  # keys of the steps of a task written in Python
-
-
-def _pause(value: Any) -> TaskPause:
-    """Parse a pause: a time, a distribution, or recorded times."""
-    if isinstance(value, TaskPause):
-        return value
-    if isinstance(value, list | tuple):
-        times = tuple(round(_time(each) * NS_PER_S) for each in value)
-        if not times:
-            raise ValueError(f"the list of recorded times is empty; {_EXAMPLE}")
-        return TaskPause("recorded", recorded=times)
-    found = _DRAWN.fullmatch(str(value).strip())
-    if found is None:
-        return TaskPause("fixed", _time(value) * NS_PER_S)
-    kind, words = found[1], [word.strip() for word in found[2].split(",")]
-    if len(words) != (1 if kind == "exponential" else 2):
-        raise ValueError(f"'{value}' has {len(words)} values; {_EXAMPLE}")
-    first = _time(words[0])
-    if kind == "exponential":
-        return TaskPause(kind, first * NS_PER_S)
-    if kind == "uniform":
-        second = _time(words[1])
-        if second < first:
-            raise ValueError(f"'{value}' ends before it begins; write uniform({words[1]}, {words[0]})")
-        return TaskPause(kind, first * NS_PER_S, second * NS_PER_S)
-    try:
-        sigma = float(words[1])
-    except ValueError:
-        sigma = -1.0
-    if not 0 <= sigma <= _MOST_SIGMA:
-        raise ValueError(
-            f"'{words[1]}' in '{value}' is not a spread; lognormal takes the median and the standard deviation of "
-            "the logarithm, such as lognormal(2s, 0.5)"
-        )
-    return TaskPause(kind, first * NS_PER_S, sigma)
-
-
-def _time(value: Any) -> float:
-    try:
-        found = seconds(value)
-    except ValueError:
-        raise ValueError(f"'{value}' is not a pause; {_EXAMPLE}") from None
-    if not 0 <= found <= _LONGEST_S:
-        raise ValueError(f"'{value}' is not a pause from 0 s to 24 h")
-    return found
-
-
-def _written(pause: TaskPause) -> Any:
-    """Return a pause as it is written in a file."""
-    first, second = pause.first / NS_PER_S, pause.second
-    if pause.kind == "recorded":
-        return [each / NS_PER_S for each in pause.recorded]
-    if pause.kind == "fixed":
-        return first
-    if pause.kind == "exponential":
-        return f"exponential({first}s)"
-    if pause.kind == "uniform":
-        return f"uniform({first}s, {second / NS_PER_S}s)"
-    return f"lognormal({first}s, {second})"
 
 
 def _roughly(value: Any) -> Iterator[TaskStep]:
@@ -115,9 +53,9 @@ def _listed(value: Any) -> Any:
 
 
 Pause = Annotated[
-    TaskPause,
-    BeforeValidator(_pause),
-    PlainSerializer(_written),
+    DrawnTime,
+    BeforeValidator(parse_time),
+    PlainSerializer(written_time),
     WithJsonSchema(
         {
             "anyOf": [
@@ -167,7 +105,7 @@ class TaskStepSpec(Strict):
         "", alias="continue", description="Step whose conversation it continues, and waits for."
     )
     system: str = Field("", description="System prompt (default: that of the conversation or the task).")
-    pause: Pause = Field(NO_PAUSE, description="Time that a tool takes before the call.")
+    pause: Pause = Field(NO_TIME, description="Time that a tool takes before the call.")
     retry: RetrySpec | None = Field(
         None, description="How it is repeated if it fails (default: that of the task)."
     )

@@ -155,6 +155,8 @@ def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequ
 
 def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
     spec = spec_of(result, origin)
+    if result.effective.think_time is not None:
+        return  # users are simulated without think times
     for level in result.levels:
         seen = observation(level, spec)
         if level.measurement is None or seen is None or level.mode not in ("concurrency", "request_rate"):

@@ -98,7 +98,9 @@ def maybe_text_row(result: Result, level: Level) -> TextRow | None:
     seen = maybe_text_observation(level, is_random=arrivals == "poisson")
     found = level.measurement
     is_bursty = level.mode == "request_rate" and arrivals in ("gamma", "weibull")
-    if seen is None or found is None or is_bursty:  # only constant and Poisson arrivals are simulated
+    has_pauses = result.effective.think_time is not None
+    # Only constant and Poisson arrivals are simulated, and users without think times.
+    if seen is None or found is None or is_bursty or has_pauses:
         return None
     name, lengths = str(result.model.get("name", "")), TextLengths(seen.load.pairs)
     if level.mode == "concurrency":

@@ -204,6 +204,7 @@ LINES = (
     "-u HTTP -m fake -H a:b --api-key-env WALK_KEY --warmup 50ms",
     "-u HTTP -m fake --api-key-file key",
     "HTTP fake -c 4 -d 300ms --ramp 100ms",
+    "HTTP fake -c 4 -d 300ms --think-time 'uniform(5ms, 10ms)' --seed 3",
     "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
     "HTTP fake -c 1,2 --time-limit 500ms --timeout 50ms",
     "HTTP fake --cancel-after 30ms --cancel-share 50%",

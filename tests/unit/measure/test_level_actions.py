@@ -52,7 +52,8 @@ def taken(
     moment: Moment = BEFORE,
     **more: Any,
 ) -> tuple[ActionTaken, ...]:
-    options = replace(Options(service_kind="openai", **more), **{moment.field: actions})
+    chosen: dict[str, Any] = {moment.field: actions}
+    options = replace(Options(service_kind="openai", **more), **chosen)
     check_actions(options)
     draining: Any = load or DrainingLoad()
     instrument = Instrument(draining, FakeClock(), lambda: None, watcher or Watcher())

@@ -1,7 +1,8 @@
 import pytest
 
+from inferometer.base.drawn_times import DrawnTime
 from inferometer.base.units import NS_PER_MS
-from inferometer.model.task import Answers, Place, Retry, TaskPause, TaskStep, expanded, mistakes
+from inferometer.model.task import Answers, Place, Retry, TaskStep, expanded, mistakes
 from tests.support.task_graphs import PAUSES, calls_of, random_steps
 
 MS = NS_PER_MS
@@ -118,4 +119,4 @@ def test_pauses_depend_on_task_and_node_alone(pause):
 def test_waits_before_retries_grow():
     retry = Retry(4, 100, 3.0)
     assert [retry.wait_after_ns(attempt) for attempt in (1, 2, 3)] == [100, 300, 900]
-    assert TaskPause().draw_ns(0, 0, 0) == 0
+    assert DrawnTime().draw_ns(0, 0, 0) == 0

@@ -20,7 +20,7 @@ binary_search data_given data_streams data_steps
 """
 
 
-LATER_KEYS = ("api", "burstiness")
+LATER_KEYS = ("api", "burstiness", "think_time")
 
 
 def test_the_names_of_0_1_are_kept() -> None:

@@ -46,6 +46,7 @@ REACHES = (
     ("--after-level", "true", Reach.RUNS_CODE),
     ("--after-level", "stop-profile", Reach.CHANGES_SERVER),
     ("--burstiness", "0.5", Reach.NOTHING),
+    ("--think-time", "exponential(2s)", Reach.NOTHING),
     ("--check", "regex:a", Reach.NOTHING),
     ("--check", "schema:answer.json", Reach.READS_FILES),
     ("--check", "reference:run.json", Reach.READS_FILES),

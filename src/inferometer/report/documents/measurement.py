@@ -147,6 +147,7 @@ def facts(result: Result) -> tuple[str, ...]:
         f"{effective.service_kind} {effective.protocol}".strip(),
         f"measured by {result.tool}" if result.source else batch_words(effective),
         _schedule(result) if has_schedule(effective) else _arrivals(effective),
+        f"think time {effective.think_time}" if effective.think_time else "",
         str(result.server.get("url", "")),
         when(result.started_at),
     )
