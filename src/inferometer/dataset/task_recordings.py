@@ -99,8 +99,15 @@ def read_recording(path: str, data: bytes, rules: RecordingRules) -> Recording:
     writer = _Writer(path, rules, kinds)
     graphs = tuple(map(writer.graph, tasks))
     calls = sum(len(task.calls) for task in tasks)
-    said = f"{path}: {name} with {len(tasks):,} tasks and {calls:,} calls; later calls carry {rules.answers} answers"
+    said = (
+        f"{path}: {name} with {_plural(len(tasks), 'task')} and {_plural(calls, 'call')}; later calls carry "
+        f"{rules.answers} answers"
+    )
     return Recording(name, graphs, kinds, (said, *findings, *writer.findings))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _documents(path: str, data: bytes) -> Iterator[dict[str, Any]]:
