@@ -66,7 +66,10 @@ def read_address(text: str) -> Address:
     if is_digits(authority) or (authority.startswith(":") and is_digits(authority[1:])):
         authority = f"{LOCAL}:{authority.lstrip(':')}"
     if "," in authority:
-        raise UsageError(f"the address '{url}' contains a comma", remedy="give one address")
+        raise UsageError(
+            f"the address '{url}' names several servers, but only one is supported here",
+            remedy="give one address; `inferometer measure` and `find` take several, but not for scenarios",
+        )
     if not scheme and (known := re.fullmatch(_NO_SLASHES, url)) is not None:
         raise UsageError(
             f"the address '{url}' has no // after the scheme", remedy=f"write {known[1].lower()}://{known[2]}"
