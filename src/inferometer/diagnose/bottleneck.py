@@ -347,7 +347,7 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     slowest = max(table, key=lambda row: row.queue_ns).name
     sentences = {
         NETWORK: f"{share(part)} of the latency is spent between client and server, and {idle}: "
-        "the network and its buffers.",
+        f"{_network_words(top, client_s)}.",
         OVERHEAD: f"{share(part)} of the latency is server overhead outside the steps, and {idle}.",
         QUEUE: f"{share(part)} of the latency is queueing, most of it at {slowest}, although {idle}: "
         "requests arrive in bursts, or a queue delay holds them back.",
@@ -355,6 +355,16 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
         f"{_more_words(rows)}",
     }
     return Verdict(kind, sentences[kind], {QUEUE: slowest, LIGHT: busiest.name}.get(kind))
+
+
+def _network_words(top: Observation, client_s: float) -> str:
+    """Say whether the round trips of the path explain the time between client and server."""
+    if top.trip_s is None or top.trip_s >= client_s / 2:
+        return "the network and its buffers"
+    return (
+        f"the network's round trip of {duration(top.trip_s * NS_PER_S)} explains only {share(top.trip_s / client_s)} "
+        "of it; the rest is spent on transfers, in a proxy, or in the server outside its statistics"
+    )
 
 
 def _is_growing(rows: Sequence[Observation]) -> bool:

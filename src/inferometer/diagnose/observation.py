@@ -7,7 +7,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, Executions, ModelStatistics
-from inferometer.stats.measurement import CROWDED, Estimate, GpuFigures, HostUse, Level
+from inferometer.stats.measurement import CROWDED, Estimate, GpuFigures, HostUse, Level, NetworkFigures
 
 US_PER_S = 1_000_000
 
@@ -66,6 +66,7 @@ class Observation:
     variation: float | None = None  # coefficient of variation of the latency
     gpus: tuple[GpuFigures, ...] = ()  # from the server's metrics, or from NVML on this machine
     noise: float = 0.0  # relative half-width of the throughput's 95 % interval; 0 if unknown
+    trip_s: float | None = None  # round trip of the network; None if unknown, or on this machine
 
     @property
     def rate(self) -> Estimate:
@@ -172,7 +173,12 @@ def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> O
         variation=(found.latency.std_ns or 0) / found.latency.mean_ns if found.latency.mean_ns else None,
         gpus=(found.metrics.gpus if found.metrics is not None else ()) or (() if host is None else host.gpus),
         noise=found.infer_per_s.relative_half_width or 0.0,
+        trip_s=_trip_s(level.network),
     )
+
+
+def _trip_s(network: NetworkFigures | None) -> float | None:
+    return None if network is None or network.is_local else network.round_trip.value / NS_PER_S
 
 
 def _steps(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) -> Iterator[Step]:

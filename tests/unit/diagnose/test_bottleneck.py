@@ -102,6 +102,19 @@ def test_each_kind_of_limit_is_named(rows, extra, kind, culprit):
     assert found.sentence.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("trip_s", "words"),
+    [
+        (None, "the network and its buffers."),
+        (0.009, "the network and its buffers."),
+        (0.001, "the network's round trip of 1.00 ms explains only 10 % of it"),
+    ],
+)
+def test_the_network_is_blamed_only_for_its_round_trips(trip_s, words):
+    rows = tuple(replace(one, trip_s=trip_s) for one in FAR_AWAY)
+    assert words in conclude(rows, HERE, ()).verdict.sentence
+
+
 def test_batches_that_cost_as_much_as_their_parts_are_not_blamed():
     dear = row(1, 25.0, step("slow", 320, batch=8.0, max_batch=8), items=8, host=ASLEEP)
     found = conclude(ONE_BY_ONE, HERE, (dear,))

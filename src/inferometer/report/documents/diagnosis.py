@@ -85,6 +85,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         _limits_section(diagnosis),
         _suggestions_section(diagnosis),
         _trials_section(diagnosis),
+        None if first is None else _maybe_network(first, diagnosis.concurrency),
         message_section("notes", "Notes", (Message(_capital(note) + ".") for note in diagnosis.notes)),
         _curve_section(diagnosis),
         *(() if first is None else _measured_sections(first, diagnosis.concurrency)),
@@ -110,7 +111,6 @@ def _measured_sections(result: Result, concurrency: int) -> Iterator[Section]:
     for section in (
         server_section(result),
         time_section(result, concurrency),
-        _maybe_network(result, concurrency),
         distribution_section(result),
         timeline_section(result),
         errors_section(result),

@@ -20,9 +20,12 @@ from inferometer.diagnose.diagnosis import (
 )
 from inferometer.report.document import Code
 from inferometer.report.documents.diagnosis import trial_words
+from inferometer.report.format import share as share_words
 from inferometer.report.saved import document
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import GpuFigures
+from inferometer.stats.measurement import Estimate, GpuFigures, NetworkFigures, PhaseTimes
+from inferometer.stats.network import network_share
+from tests.support.reports import sample_result
 
 MS = 1e6
 SUGGESTION = Suggestion(
@@ -84,6 +87,38 @@ def test_the_verdict_comes_first_and_every_step_has_a_row():
     assert "17.5/s" in shown
     assert "CPU 61 % of 2 cores. GPU 25 %." in " ".join(shown.split())
     assert "1. Run 2 instances of first instead of 1: 33.0 infer/s (+90 %), 120 ms" in shown
+
+
+def test_the_share_of_the_network_is_stated_on_the_terminal():
+    result = sample_result()
+    level = result.levels[0]
+    assert level.measurement is not None
+    trip = Estimate(2.0 * MS, 1.8 * MS, 2.2 * MS)
+    share = network_share(far_network(trip), dict(level.measurement.latency_intervals)["p50"])
+    assert share is not None
+    far = replace(level, value=4.0, network=far_network(trip, share))
+    shown = " ".join(text(replace(DIAGNOSIS, results=(replace(result, levels=(far,)),))).split())
+    assert f"The network is {share_words(share.value)} (95 % interval" in shown
+    assert "a round trip takes 2.00 ms, the p50 is" in shown
+    near = replace(far, network=replace(far_network(trip), is_local=True))
+    assert "The network" not in text(replace(DIAGNOSIS, results=(replace(result, levels=(near,)),)))
+
+
+def far_network(trip, share=None):
+    times = PhaseTimes(6, 1, 2, 3)
+    return NetworkFigures(
+        is_local=False,
+        connections=6,
+        resolve_ns=0,
+        connect=times,
+        tls=None,
+        round_trip=trip,
+        least_round_trip_ns=2_000_000,
+        round_trip_source="kernel",
+        first=None,
+        later=None,
+        share=share,
+    )
 
 
 def test_names_are_not_interpreted():
