@@ -119,6 +119,21 @@ def test_the_scripts_pass_on_the_verdict(
     assert (action / "output").read_text() == f"verdict={verdict}\n"
 
 
+def test_the_action_says_that_the_measurement_failed(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("page of an earlier job")
+    shim = 'inferometer() { test "$1" != measure || return 3; echo page > gate.md; }\n'
+    environment = {"GITHUB_STEP_SUMMARY": "summary", "GITHUB_OUTPUT": "output", "LOAD": "-c 4", "GATE": ""}
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", shim + JUDGE["run"]],
+        cwd=tmp_path,
+        env={**os.environ, **environment, "URL": "localhost:8000", "MODEL": ""},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert (tmp_path / "output").read_text() == "verdict=invalid\n"
+    assert "there is no measurement" in (tmp_path / "summary").read_text()
+
+
 @pytest.mark.parametrize(
     ("path", "ids"),
     [
