@@ -174,8 +174,8 @@ def _between(
 
 def _fixed_levels(result: Result) -> list[Level]:
     """Return the levels of a fixed load; only constant and Poisson arrivals are simulated."""
-    is_bursty = result.effective.distribution in ("gamma", "weibull")
-    modes = ("concurrency",) if is_bursty else ("concurrency", "request_rate")
+    is_simulated = result.effective.distribution in ("constant", "poisson")
+    modes = ("concurrency", "request_rate") if is_simulated else ("concurrency",)
     return [level for level in result.levels if level.mode in modes]
 
 
