@@ -36,7 +36,7 @@ def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
     """Generate as many prompts as the requested lengths need."""
     tokenizer = open_tokenizer(options.tokenizer)
     unique = None if options.repeat_prompts else _unique(tokenizer)
-    prefixes = _prefixes(options, tokenizer)
+    prefixes = shared_prefixes(options, tokenizer)
     pairs = _lengths(options, output)
     drawn = _chosen(options, len(pairs))
     steps = []
@@ -91,7 +91,7 @@ def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
 # --- prefixes
 
 
-def _prefixes(options: DataOptions, tokenizer: Tokenizer) -> list[str]:
+def shared_prefixes(options: DataOptions, tokenizer: Tokenizer) -> list[str]:
     """Return the prefixes; a single empty one if none is requested."""
     if options.prefix_tokens is None:
         return [""]

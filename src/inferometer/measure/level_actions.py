@@ -31,6 +31,10 @@ CALLS: Mapping[str, tuple[str, ...]] = {
 }
 """Paths of each named action; the first that the server has is called."""
 
+PRIME = "prime-prefixes"
+"""Named action that sends every shared prefix of the prompts once."""
+
+NAMED = (*CALLS, PRIME)
 KINDS = ("openai", "http")
 """Kinds of servers with named actions."""
 
@@ -77,10 +81,15 @@ def _check_actions(moment: Moment, actions: Sequence[str], options: Options) -> 
     for action in actions:
         if not action.strip():
             raise UsageError(
-                f"{moment.option} is empty", remedy=f"give a shell command, or one of {', '.join(CALLS)}"
+                f"{moment.option} is empty", remedy=f"give a shell command, or one of {', '.join(NAMED)}"
             )
-        if action not in CALLS:
+        if action not in NAMED:
             check_command(moment.option)
+        elif action == PRIME and (options.service_kind != "openai" or options.data.prefix_tokens is None):
+            raise UsageError(
+                f"{moment.option} {PRIME} sends the shared prefixes of generated prompts, but there are none",
+                remedy=f"add {option_name('--prefix-tokens')}, or remove it",
+            )
         elif options.service_kind not in KINDS:
             raise UsageError(
                 f"{moment.option} {action} is an HTTP call to an LLM server, but the kind is {options.service_kind}",
@@ -89,12 +98,16 @@ def _check_actions(moment: Moment, actions: Sequence[str], options: Options) -> 
 
 
 def take_actions(
-    moment: Moment, instrument: Instrument, options: Options, endpoints: Sequence[Endpoint]
+    moment: Moment,
+    instrument: Instrument,
+    options: Options,
+    endpoints: Sequence[Endpoint],
+    primers: Callable[[], Sequence[bytes]] = tuple,
 ) -> tuple[ActionTaken, ...]:
     """Wait until no request is in flight and take the actions in order; an InferometerError if one of them fails.
 
     An interrupt ends a command before a level, and the remaining actions are not taken. Those after a level are taken
-    even then, since they may undo the ones before it.
+    even then, since they may undo the ones before it. `primers` returns requests with the shared prefixes.
     """
 
     def is_interrupted() -> bool:
@@ -107,7 +120,9 @@ def take_actions(
     for action in actions:
         if is_interrupted():
             break
-        if action in CALLS:
+        if action == PRIME:
+            taken += [_primed(moment, primers(), options, endpoint, is_interrupted) for endpoint in endpoints]
+        elif action in CALLS:
             taken += [_called(moment, action, options, endpoint) for endpoint in endpoints]
         elif (done := _maybe_run(moment, action, limit_s, is_interrupted)) is not None:
             taken.append(done)
@@ -155,6 +170,31 @@ def _called(moment: Moment, action: str, options: Options, endpoint: Endpoint) -
     return ActionTaken(
         action, monotonic_ns() - begun_ns, call=f"POST {path}", status=status, last_line=reason
     )
+
+
+def _primed(
+    moment: Moment,
+    requests: Sequence[bytes],
+    options: Options,
+    endpoint: Endpoint,
+    is_interrupted: Callable[[], bool],
+) -> ActionTaken:
+    """Send the prefixes to a server, one after the other."""
+    control = HttpControl(connection_to(options, endpoint))
+    begun_ns, sent, status = monotonic_ns(), 0, 200
+    for request in requests:
+        if is_interrupted():
+            break
+        status, answer = control.send(request, timeout_s=options.before_level_timeout_s)
+        if not 200 <= status < 300:
+            raise PeerError(
+                f"{moment.option} {PRIME}: the server answered with status {status}: {_shown(reason_of(answer))}",
+                remedy="check the model's name and the server's log",
+            )
+        sent += 1
+    call = " ".join(requests[0].partition(b"\r\n")[0].decode().split()[:2])
+    words = f"{sent:,} prefixes" if sent != 1 else "1 prefix"
+    return ActionTaken(PRIME, monotonic_ns() - begun_ns, call=call, status=status, last_line=words)
 
 
 # --- shell commands

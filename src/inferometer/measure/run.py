@@ -22,7 +22,7 @@ from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.measure.saturation import Tried, level_time, sweep_ns
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Endpoint
-from inferometer.services.kind import KINDS
+from inferometer.services.kind import KINDS, Tasked
 from inferometer.stats.measurement import ActionTaken, Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.stopping import Precision
@@ -180,7 +180,7 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
 def _prepare_level(setup: Setup, instrument: Instrument, point: LoadPoint, taken: list[ActionTaken]) -> None:
     """Take the actions before a level, add them to `taken`, then warm up."""
     options = setup.options
-    taken += take_actions(BEFORE, instrument, options, _endpoints(setup))
+    taken += take_actions(BEFORE, instrument, options, _endpoints(setup), partial(_primers, setup))
     if options.warmup_request_count or options.warmup_s:
         instrument.watcher.level_started(point.mode, point.value)
         warm_up_as_asked(instrument, options, point)
@@ -188,7 +188,21 @@ def _prepare_level(setup: Setup, instrument: Instrument, point: LoadPoint, taken
 
 def _finish_level(setup: Setup, instrument: Instrument, taken: list[ActionTaken]) -> None:
     """Take the actions after a level, and add them to `taken`."""
-    taken += take_actions(AFTER, instrument, setup.options, _endpoints(setup))
+    taken += take_actions(AFTER, instrument, setup.options, _endpoints(setup), partial(_primers, setup))
+
+
+def _primers(setup: Setup) -> tuple[bytes, ...]:
+    """Return a request for each shared prefix of the prompts, for an answer of one token."""
+    from inferometer.dataset.prompts import shared_prefixes
+    from inferometer.dataset.tokens import open_tokenizer
+    from inferometer.services.task_plan import inside
+
+    service, data = setup.service, setup.options.data
+    if not isinstance(service, Tasked):
+        raise LocalError(f"{KINDS[setup.options.service_kind].title} takes no prompts")
+    frame = service.task_frame(setup.model, "", 1)
+    texts = shared_prefixes(data, open_tokenizer(data.tokenizer))
+    return tuple(frame.request([frame.message("user", inside(text))]) for text in texts)
 
 
 def _each(*steps: Callable[[], None]) -> None:

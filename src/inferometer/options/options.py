@@ -678,7 +678,8 @@ class Options:
     before_level: tuple[str, ...] = only_ours(
         "--before-level",
         "Shell command to run before each level and its warm-up, or a call to vLLM or SGLang: reset-prefix-cache, "
-        "start-profile, stop-profile. The run ends if it fails. May be given several times.",
+        "start-profile, stop-profile; or prime-prefixes, which sends each prefix of --prefix-tokens once. The run ends "
+        "if it fails. May be given several times.",
         text("COMMAND|CALL", Reach.RUNS_CODE | Reach.CHANGES_SERVER),
         default=(),
         combine=appended,

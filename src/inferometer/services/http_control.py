@@ -96,6 +96,11 @@ class HttpControl:
             MESSAGES.debug("< %s", without_key(body_text(text), self._connection.key))
         return head.status, text
 
+    def send(self, request: bytes, *, timeout_s: float | None = None) -> tuple[int, bytes]:
+        """Send a rendered request; return status and body of the answer."""
+        head, body = self._send(request, "", timeout_s)
+        return head.status, body
+
     def location(self, path: str, *, timeout_s: float) -> str:
         """Return the redirect target of a GET; empty if there is none."""
         head, _ = self._send(encode_request("GET", path, self._headers(), None), path, timeout_s)

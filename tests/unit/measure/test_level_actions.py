@@ -205,6 +205,7 @@ def test_a_rejected_call_is_an_error(server) -> None:
         (Options(before_level=(" ",)), "empty"),
         (Options(before_level=UNPACKED), "tuple"),
         (Options(before_level=("reset-prefix-cache",), service_kind="triton"), "the kind is triton"),
+        (Options(before_level=("prime-prefixes",), service_kind="openai"), "add --prefix-tokens"),
         (
             Options(after_level=("stop-profile",), service_kind="triton"),
             "--after-level stop-profile is an HTTP",
