@@ -19,6 +19,7 @@ from tests.support.reports import (
     sample_scenario,
     sample_search,
     sample_study,
+    sample_tasks,
     sample_text,
 )
 from tests.support.twins import sample_twin
@@ -37,6 +38,7 @@ PAGES: dict[str, Callable[..., Answer]] = {
     "gate": sample_regression,
     "capacity": sample_capacity,
     "scenario": sample_scenario,
+    "agents": sample_tasks,
     "interfere": sample_interference,
     "twin": sample_twin,
 }

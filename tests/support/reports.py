@@ -48,6 +48,8 @@ from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.inspection import Inspection, inspection
 from inferometer.stats.measurement import (
+    STEP,
+    CallLane,
     ClassFigures,
     ClientCost,
     Distribution,
@@ -61,8 +63,11 @@ from inferometer.stats.measurement import (
     PromiseOutcome,
     Rates,
     Streaming,
+    TaskFigures,
+    TaskLane,
     TermOutcome,
     TokenFigures,
+    TurnFigures,
     UserRates,
     WindowFigures,
 )
@@ -610,6 +615,49 @@ def sample_scenario(name: str = "shop", one: str = "detector", two: str = "class
         model={"name": name, "mixed": [dict(base.model)]},
         scenario={"classes": {one: {"rate": 30.0}, two: {"concurrency": 2}}},
     )
+
+
+def sample_tasks(name: str = "research") -> Result:
+    """A scenario whose second class has tasks of two steps; some fail."""
+    base = sample_scenario(name, "chat", "agent")
+    level = base.levels[0]
+    plain, agent = level.classes
+    steps = tuple(
+        replace(agent, name=step, mode=STEP, promise=None, outages=()) for step in ("plan", "answer")
+    )
+    assert agent.measurement is not None
+    latency, ms = agent.measurement.latency, NS_PER_MS
+    calls = (
+        CallLane("plan", 1, 0, 0, 2 * ms, 5 * ms, is_good=True, is_critical=True),
+        CallLane("answer", 2, 25 * ms, 26 * ms, 27 * ms, 35 * ms, is_good=False, is_critical=True),
+    )
+    tasks = TaskFigures(
+        complete=90,
+        limited=4,
+        failed=10,
+        retries=3,
+        answers="recorded",
+        duration=sample_latency(40.0),
+        calls=Estimate(2.5, 2.4, 2.6),
+        tokens=Estimate(300.0),
+        prompt_tokens=Estimate(4000.0),
+        path_calls=Estimate(2.0),
+        model_ns=Estimate(15 * ms, 14 * ms, 16 * ms),
+        tool_ns=Estimate(20 * ms),
+        wait_ns=Estimate(0.0),
+        model_share=Estimate(0.43),
+        tool_share=Estimate(0.57),
+        wait_share=Estimate(0.0),
+        prefix_expected=1000,
+        prefix_found=250,
+        turns=(
+            TurnFigures(1, 100, 0, latency, latency, Estimate(10.0), Estimate(5.0)),
+            TurnFigures(2, 100, 10, latency, None, Estimate(30.0), Estimate(6.0)),
+        ),
+        sample=(TaskLane(7, "<b>trace</b>", 0, 35 * ms, "failed", calls),),
+    )
+    own = replace(agent, steps=steps, outages=(), tasks=tasks)
+    return replace(base, levels=(replace(level, classes=(plain, own)),))
 
 
 IDLE_W, W_PER_REQUEST = 60.0, 2.0  # of the server of `powered_result`

@@ -81,7 +81,7 @@ def _environment() -> "Environment":
     environment.globals |= {
         "draw": draw,
         "numbers": numbers,
-        "axis_note": axis_note,
+        "chart_note": chart_note,
         "times_scale": times_scale,
         "times_tick": _times_tick,
         "WIDE": WIDE,
@@ -404,7 +404,26 @@ def _below(axis: ChartAxis) -> float:
     return 42.0 if axis.below is None else 42.0 + _LINE_STEP
 
 
-def axis_note(chart: Chart) -> str:
+def chart_note(chart: Chart) -> str:
+    """The chart's own note, and what follows from the drawing: intervals and a y axis that starts elsewhere."""
+    return " ".join(filter(None, (chart.note, _interval_note(chart), _axis_note(chart))))
+
+
+def _interval_note(chart: Chart) -> str:
+    """The level of the intervals, where there are any."""
+    drawn = [
+        series.is_banded and _is_joined(point, series)
+        for series in chart.series
+        for run in series.runs
+        for point in run
+        if point.x_limits is not None or point.y_limits is not None
+    ]
+    if not drawn:
+        return ""
+    return f"{'The band is the' if all(drawn) else 'Bars are'} {chart.confidence} interval{'' if all(drawn) else 's'}."
+
+
+def _axis_note(chart: Chart) -> str:
     """A warning if differences look larger than they are."""
     found = _frame(chart, WIDE).y
     is_cut = chart.y.spread is Spread.LINEAR and not found.low <= 0 <= found.high

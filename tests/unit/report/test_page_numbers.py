@@ -1,4 +1,4 @@
-"""Every throughput and latency on a page is in the answer file, and written the same everywhere."""
+"""Every throughput and latency on a page or in its charts is in the answer file, and written the same everywhere."""
 
 import dataclasses
 import html
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from inferometer.report.document import Chart
 from inferometer.report.format import duration, quantity
-from inferometer.report.saved import to_html
+from inferometer.report.kinds import TYPES
+from inferometer.report.saved import document, to_html
 from tests.support import reports
 from tests.support.capacity_plans import sample_capacity
 from tests.support.twins import sample_twin
@@ -64,6 +66,9 @@ SAMPLES: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
     "diagnosis": (reports.sample_diagnosis, NAMED_TIME),
     "twin": (sample_twin, TIME),
     "capacity": (sample_capacity, TIME),
+    "ramp": (reports.sample_ramp, NAMED_TIME),
+    "agents": (reports.sample_tasks, NAMED_TIME),
+    "inspection": (reports.sample_inspection, NAMED_TIME),
 }
 
 
@@ -79,5 +84,36 @@ def test_every_figure_on_a_page_is_in_its_answer(kind):
     times |= {" ".join(row) for row in TIME.findall(said)}
     strange = [f"{n} infer/s" for n in RATE.findall(text) if n not in rates]
     strange += [f"{n} {unit}" for n, unit in time.findall(text) if f"{n} {unit}" not in times]
-    assert RATE.search(text) or time.search(text) or kind == "gate"
+    assert RATE.search(text) or time.search(text) or kind in ("gate", "inspection")
     assert not strange, strange[:20]
+
+
+FIGURE = re.compile(r"throughput|latency|first token|time between tokens|tokens/s of")
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_every_point_of_a_chart_is_in_its_answer_and_its_tooltip(kind):
+    answer = SAMPLES[kind][0]()
+    known = {f"{value * scale:.9g}" for value in set(numbers(answer)) for scale in (1, 1e3, 1e6, 1e9)}
+    charts = [
+        block
+        for section in document(answer).sections
+        for block in section.blocks
+        if isinstance(block, Chart) and FIGURE.search(block.y.title)
+    ]
+    points = [
+        (chart.title, point)
+        for chart in charts
+        for series in chart.series
+        for run in series.runs
+        for point in run
+        if point.tip
+    ]
+    for title, point in points:
+        assert f"{point.y:.9g}" in known, (title, point)
+        written = (quantity(point.y), duration(point.y), duration(point.y * 1e6))
+        assert any(text in point.tip for text in written), (title, point)
+
+
+def test_the_samples_are_of_every_kind_of_answer():
+    assert {type(make()) for make, _ in SAMPLES.values()} == set(TYPES)

@@ -1,7 +1,5 @@
 """Tasks in reports: durations, critical paths, turns and timelines."""
 
-from dataclasses import replace
-
 import pytest
 
 from inferometer.base import answer_file
@@ -11,54 +9,13 @@ from inferometer.report.document import Chart, Messages, Table
 from inferometer.report.documents.classes import classes_section, scenario_answer
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.documents.tasks import task_lanes_section, tasks_section
-from inferometer.stats.measurement import STEP, CallLane, Estimate, TaskFigures, TaskLane, TurnFigures
 from inferometer.stats.result import Result
 from tests.support import reports
-
-MS = 1_000_000
 
 
 @pytest.fixture
 def result():
-    """A result whose second class has tasks of two steps; some fail."""
-    base = reports.sample_scenario()
-    level = base.levels[0]
-    plain, agent = level.classes
-    steps = tuple(
-        replace(agent, name=name, mode=STEP, promise=None, outages=()) for name in ("plan", "answer")
-    )
-    latency = agent.measurement.latency
-    calls = (
-        CallLane("plan", 1, 0, 0, 2 * MS, 5 * MS, is_good=True, is_critical=True),
-        CallLane("answer", 2, 25 * MS, 26 * MS, 27 * MS, 35 * MS, is_good=False, is_critical=True),
-    )
-    tasks = TaskFigures(
-        complete=90,
-        limited=4,
-        failed=10,
-        retries=3,
-        answers="recorded",
-        duration=latency,
-        calls=Estimate(2.5, 2.4, 2.6),
-        tokens=Estimate(300.0),
-        prompt_tokens=Estimate(4000.0),
-        path_calls=Estimate(2.0),
-        model_ns=Estimate(15 * MS, 14 * MS, 16 * MS),
-        tool_ns=Estimate(20 * MS),
-        wait_ns=Estimate(0.0),
-        model_share=Estimate(0.43),
-        tool_share=Estimate(0.57),
-        wait_share=Estimate(0.0),
-        prefix_expected=1000,
-        prefix_found=250,
-        turns=(
-            TurnFigures(1, 100, 0, latency, latency, Estimate(10.0), Estimate(5.0)),
-            TurnFigures(2, 100, 10, latency, None, Estimate(30.0), Estimate(6.0)),
-        ),
-        sample=(TaskLane(7, "<b>trace</b>", 0, 35 * MS, "failed", calls),),
-    )
-    own = replace(agent, steps=steps, outages=(), tasks=tasks)
-    return replace(base, levels=(replace(level, classes=(plain, own)),))
+    return reports.sample_tasks()
 
 
 def test_durations_paths_and_turns_have_tables(result):

@@ -39,7 +39,11 @@ def answer(result: Result) -> str:
     asked = f"{level_value(level.mode, level.value)} requests/s"
     if not level.is_as_asked:
         return f"{rate(measurement.infer_per_s)} instead of the requested {asked}, {times}: {verdict_words(level)}."
-    return f"Keeps up with {asked}: {times}{_unsteady(level)}{_too_much(result, level)}."
+    words = f"{times}{_unsteady(level)}{_too_much(result, level)}."
+    if is_client_limited(level) or not _is_sure(measurement.infer_per_s):
+        per_s = rate(measurement.infer_per_s)
+        return f"Inconclusive whether the server keeps up with {asked}: {per_s}, {words}"
+    return f"Keeps up with {asked}: {words}"
 
 
 def _too_much(result: Result, kept: Level) -> str:

@@ -392,7 +392,7 @@ def _throughput_section(comparison: Comparison) -> Section | None:
     if not any(line.runs[0] for line in lines):
         return None
     title = f"p{CHOSEN} latency against throughput, one line for each variant"
-    note = "The numbers are the load; bars are 95 % intervals."
+    note = "The numbers are the load."
     chart = throughput_chart(title, f"p{CHOSEN} latency", lines, note)
     return Section("throughput", "Throughput and latency", "", (chart,))
 

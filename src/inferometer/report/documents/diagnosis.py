@@ -513,7 +513,7 @@ def _runs(diagnosis: Diagnosis) -> Iterator[Chart]:
         if points:
             lines.append(ChartLine(name, (points,), line_colour(number)))
     if len(lines) > 1:
-        note = "The numbers are the concurrency; bars are 95 % intervals."
+        note = "The numbers are the concurrency."
         yield throughput_chart("Latency against throughput, before and after", "mean latency", lines, note)
 
 

@@ -51,7 +51,7 @@ from inferometer.stats.verdict import MATTERS_PERCENT
 
 SAME = 0.02  # relative difference up to which two throughputs count as equal
 NEAR = 0.05  # a lighter load this close to the highest throughput does as well
-FEWEST_CROWDED = 3  # this many levels near the best crowd a chart over throughput
+FEWEST_CROWDED, CROWDED = 3, 0.15  # this many levels this close to the best crowd a chart over throughput
 LOG_LOADS = 8  # ratio of loads above which a linear axis would crowd the light ones
 LOG_RATIO = 30  # ratio of times above which a linear axis would hide the fast ones
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
@@ -293,6 +293,8 @@ def throughput_section(result: Result) -> Section | None:
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = load_name(rows[0][0].mode)
     remarks = (*untrusted_points_note(rows), *undrawn_levels_note(result))
+    if not unlimited(rows)[0]:
+        remarks = ("All levels are limited by this client.", *remarks)
     colours = {50: "blue", 99: "orange"}
     own, limited = unlimited(rows)
     lines = [
@@ -306,15 +308,17 @@ def throughput_section(result: Result) -> Section | None:
         *client_line(load_points(limited, shown[-1])),
     ]
     rules = tuple(_promise_rules(result, lines))
-    times = time_axis("latency", lines, [rule.value for rule in rules])
+    # A single line has no legend, so the axis says which figure it is.
+    axis = "latency" if own else f"p{shown[-1]} latency"
+    times = time_axis(axis, lines, [rule.value for rule in rules])
     if is_crowded(rows):
-        note = " ".join(("Bars are 95 % intervals.", *remarks))
+        note = " ".join(remarks)
         charts: tuple[Chart, ...] = _charts_by_load(
             rows, Chart("", RATE_AXIS, times, tuple(lines), rules=rules, note=note)
         )
     else:
         title = "Latency against throughput, one point for each level"
-        note = " ".join((f"The numbers are the {name}; bars are 95 % intervals.", *remarks))
+        note = " ".join((f"The numbers are the {name}.", *remarks))
         charts = (Chart(title, RATE_AXIS, times, tuple(lines), rules=rules, note=note),)
     return Section("throughput", "Throughput and latency", _lead(result), charts)
 
@@ -323,7 +327,7 @@ def is_crowded(rows: Rows) -> bool:
     """Whether most levels are near the highest throughput, so that their points would overlap."""
     rates = [found.infer_per_s.value for _, found in rows]
     loads = {level.value for level, _ in rows}
-    near = sum(rate >= (1 - NEAR) * max(rates) for rate in rates)
+    near = sum(rate >= (1 - CROWDED) * max(rates) for rate in rates)
     modes = {level.mode for level, _ in rows}
     is_one_kind = len(modes) == 1 and modes <= {"concurrency", "request_rate"}
     return is_one_kind and len(loads) == len(rows) and near >= FEWEST_CROWDED and 2 * near > len(rows)

@@ -78,7 +78,7 @@ from inferometer.report.sentences import (
     measurement_sentences,
     verdict_words,
 )
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.wrong_answers import checked, maybe_onset, onset_words, pooled
 
@@ -180,7 +180,7 @@ def _verdict(result: Result) -> str:
         words += [_nothing_good(result)]
     else:
         words += _answers(result) if finding is None else []
-        words += [_client_limit(found[0]), _busy_host(found[0]) or slowest_step(found[1])]
+        words += _limits(*found)
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
         if (onset := maybe_onset(result.levels)) is not None:
@@ -245,6 +245,14 @@ def _reservations(result: Result) -> Iterator[str]:
 def _has_lost_worker(result: Result) -> bool:
     remarks = chain(result.remarks, *(level.remarks for level in result.levels))
     return any(remark.note is Note.WORKER_LOST for remark in remarks)
+
+
+def _limits(level: Level, measurement: Measurement) -> tuple[str, ...]:
+    """Say what limits the figures: this client, other programs, or a step of the server."""
+    client, busy = _client_limit(level), _busy_host(level)
+    if busy and level.has_remark(Note.CLIENT_STARVED):  # which names the other programs
+        return (client,)
+    return client, busy or slowest_step(measurement)
 
 
 def _client_limit(level: Level) -> str:
@@ -376,7 +384,9 @@ def text_of(value: object) -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return f"{value:,}"  # exact: plain_number would round large ids
+    if isinstance(value, float):
         return plain_number(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(text_of(item) for item in value)

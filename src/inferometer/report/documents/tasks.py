@@ -174,13 +174,14 @@ def _chart(level: Level, row: ClassFigures, found: TaskFigures) -> Chart:
     start_ns = min(task.due_ns for task in tasks)
     calls = [(task, call) for task in tasks for call in task.calls]
     names = (*PHASES, FAILED)
+    count = f"{len(tasks)} tasks" if len(tasks) > 1 else "task"
     lines = tuple(
         ChartLine(name, runs, colour, is_thick=True)
         for number, (name, colour) in enumerate(names)
         if (runs := tuple(_runs(calls, number, start_ns)))
     )
     return Chart(
-        title=f"The last {plural(len(tasks), 'task')} of {row.name}, at {level_label(level.mode, level.value)}",
+        title=f"The last {count} of {row.name}, at {level_label(level.mode, level.value)}",
         x=ChartAxis("seconds"),
         y=ChartAxis("call, task by task", is_whole=True),
         series=lines,

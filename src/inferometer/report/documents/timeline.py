@@ -154,7 +154,7 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
 
 
 def _tokens(rows: tuple[_Row, ...]) -> Chart:
-    """Output tokens by the window in which their answer ended."""
+    """Output tokens that arrived in each window; without streams, those of the answers that ended in it."""
 
     def point(row: _Row) -> ChartPoint:
         per_s = row.window.output_tokens * NS_PER_S / row.window.duration_ns
@@ -163,7 +163,7 @@ def _tokens(rows: tuple[_Row, ...]) -> Chart:
 
     runs = tuple(tuple(map(point, group)) for group in _by_level(rows))
     return Chart(
-        title="Output tokens of the answers that ended in each window",
+        title="Output tokens of each window",
         x=ChartAxis("seconds"),
         y=ChartAxis("output tokens/s"),
         series=(ChartLine("tokens", runs, "blue", has_marks=len(rows) <= MARKED),),

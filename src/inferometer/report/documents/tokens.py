@@ -202,9 +202,7 @@ def _trade_off(rows: Rows) -> Chart | None:
         x=ChartAxis("output tokens/s per user"),
         y=ChartAxis("output tokens/s of the server"),
         series=(*line, *client_line(limited)),
-        note=" ".join(
-            (f"The numbers are the {name}; bars are 95 % intervals.", *untrusted_points_note(rows))
-        ),
+        note=" ".join((f"The numbers are the {name}.", *untrusted_points_note(rows))),
     )
 
 

@@ -81,7 +81,7 @@ def trend_document(histories: Sequence[FigureHistory], about: TrendFacts) -> Doc
     trends = [_Trend(row, changes(row.points, false_alarms=rate)) for row in histories]
     names = run_names([point.run_id for row in histories for point in row.points]) | dict(about.names)
     found = [(trend, change) for trend in trends for change in trend.changes]
-    words, tone = _verdict(trends, names)
+    words, tone = _verdict(trends, names, rate)
     loads = list(dict.fromkeys(_load_key(row) for row in histories))
     sections = [_changes_section(found, names)] if found else []
     for key in loads:
@@ -133,7 +133,7 @@ def figure_text(figure: str, value: float) -> str:
 # --- the verdict
 
 
-def _verdict(trends: Sequence[_Trend], names: Mapping[str, str]) -> tuple[str, Tone]:
+def _verdict(trends: Sequence[_Trend], names: Mapping[str, str], false_alarms: float) -> tuple[str, Tone]:
     runs = max((len(trend.history.points) for trend in trends), default=0)
     missing = missing_runs(runs)
     if missing:
@@ -144,7 +144,7 @@ def _verdict(trends: Sequence[_Trend], names: Mapping[str, str]) -> tuple[str, T
         )
     found = [(trend, change) for trend in trends for change in trend.changes]
     if not found:
-        return f"No change detected in {plural(runs, 'run')}.{_visible(trends)}", Tone.PLAIN
+        return f"No change detected in {plural(runs, 'run')}.{_visible(trends, false_alarms)}", Tone.PLAIN
     last = max(found, key=lambda row: row[1].index)
     sentences = [_change_words(trend, change, names) for trend, change in found[:NAMED]]
     more = f" And {plural(len(found) - NAMED, 'other change')}." if len(found) > NAMED else ""
@@ -165,11 +165,12 @@ def _title(figure: str) -> str:
     return figure if metric is None or metric.unit == "ms" else metric.title
 
 
-def _visible(trends: Sequence[_Trend]) -> str:
+def _visible(trends: Sequence[_Trend], false_alarms: float) -> str:
     for trend in trends[:1]:
-        least = smallest_visible(trend.history.points)
+        least = smallest_visible(trend.history.points, false_alarms=false_alarms)
         if least is not None:
-            return f" A {share(max(least, LEAST))} change of {trend.history.figure} halfway through would be detected."
+            size = share(max(least, LEAST))
+            return f" A {size} change of {trend.history.figure} halfway through would be detected half of the time."
     return ""
 
 
@@ -219,7 +220,7 @@ def _load_section(
     load = load_words(trends[0].history)
     charts = [history_chart(trend.history, trend.changes, names) for trend in trends]
     title = f"Over the runs, at {load}" if is_only else f"At {load}"
-    lead = "Bars are each run's own 95 % interval; the lines are the level between changes."
+    lead = "Each run with its own interval, and the level between changes."
     name = f"load-{load.replace(' ', '-').replace(',', '')}"
     return Section(name, title, lead, (*charts, _runs_table(trends, names, commits)))
 

@@ -203,7 +203,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
                 RATE_AXIS,
                 lines,
                 height=290,
-                note=_NOTE,
+                note=_hollow(lines),
                 confidence=CONFIDENCE,
             )
         ]
@@ -212,13 +212,23 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
             if lines:
                 axes = (axis, time_axis(name, lines))
                 blocks.append(
-                    Chart(f"{name} of {model}", *axes, lines, height=290, note=_NOTE, confidence=CONFIDENCE)
+                    Chart(
+                        f"{name} of {model}",
+                        *axes,
+                        lines,
+                        height=290,
+                        note=_hollow(lines),
+                        confidence=CONFIDENCE,
+                    )
                 )
         title = f"{model} by {'concurrency' if mode == 'concurrency' else f'rate, {arrivals} arrivals'}"
         yield Section(f"curve-{number}", title, "", tuple(blocks))
 
 
-_NOTE = f"The band is the {CONFIDENCE} interval; hollow points are extrapolated."
+def _hollow(lines: Sequence[ChartLine]) -> str:
+    """The meaning of hollow points, where there are any."""
+    is_hollow = any(point.is_doubtful for line in lines for run in line.runs for point in run)
+    return "Hollow points are extrapolated." if is_hollow else ""
 
 
 def _lines(

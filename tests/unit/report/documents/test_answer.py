@@ -79,6 +79,30 @@ def test_answer_of_request_rates(sweep):
     )
 
 
+@pytest.mark.parametrize("note", [None, Note.CLIENT_STARVED, Note.CLIENT_LIMITED])
+def test_a_server_is_not_said_to_keep_up_unless_that_was_measured(sweep, note):
+    found = sweep({100: 97.0, 200: 180.0}, mode="request_rate", unsure=() if note else (100,), spoilt=(200,))
+    first, *others = found.levels
+    remarks = (Remark(note, "client-limited: other programs used 1.9 of 2 cores"),) if note else ()
+    found = replace(found, levels=(replace(first, remarks=remarks), *others))
+    width = "1.0" if note else "50"
+    assert answer(found) == (
+        f"Inconclusive whether the server keeps up with 100 requests/s: 97.0 infer/s ±{width} %, {FIGURES}; "
+        "not with 200."
+    )
+
+
+def test_other_programs_are_named_once(sweep):
+    found = sweep({4: 1200.0})
+    notes = (
+        Remark(Note.CLIENT_STARVED, "client-limited: waited for a core; other programs used 1.9 of 2 cores"),
+        Remark(Note.HOST_BUSY, "other programs used 1.9 of 2 cores for the whole level"),
+    )
+    for remarks in (notes, notes[1:]):
+        level = replace(found.levels[0], remarks=remarks)
+        assert document(replace(found, levels=(level,))).verdict.count("other programs") == 1
+
+
 def test_answer_of_a_schedule(sweep):
     result = sweep({100: 100.0}, mode="request_rate")
     result = replace(result, effective=replace(result.effective, mode="replay"))

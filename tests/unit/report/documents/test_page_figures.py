@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.report.document import Bars, Chart, Code, Document, Table
-from inferometer.report.page import render
+from inferometer.base.notes import Note, Remark
+from inferometer.report.document import (
+    Bars,
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Code,
+    Document,
+    Table,
+)
+from inferometer.report.page import chart_note, render
 from inferometer.report.saved import document, to_html
 from inferometer.store.store import Store
 from inferometer.tune.model_config import parse_text
@@ -133,6 +143,7 @@ def levels(rates: dict[int, float]):
     ("rates", "is_over_load"),
     [
         ({1: 25.0, 2: 50.0, 4: 100.0, 8: 99.0, 16: 98.5, 32: 99.5, 64: 98.0}, True),
+        ({1: 44.7, 2: 41.6, 4: 42.8, 8: 43.5, 16: 48.1, 32: 48.0}, True),  # the same with noise
         ({1: 25.0, 2: 50.0, 4: 90.0, 8: 130.0}, False),
     ],
 )
@@ -143,3 +154,35 @@ def test_levels_of_a_saturated_server_do_not_crowd_at_the_right_edge(rates, is_o
         assert chart.x.title.startswith("concurrency") == is_over_load
         gaps = [two / one for one, two in pairwise(xs)]
         assert min(gaps) > 1.2, chart.title
+
+
+def test_a_chart_states_the_level_of_its_intervals_only_if_it_has_any() -> None:
+    point = ChartPoint(1.0, 2.0, "tip", y_limits=(1.0, 3.0))
+    axes = (ChartAxis("load"), ChartAxis("throughput"))
+    for runs, is_banded, words in (
+        (((point, replace(point, x=2.0)),), True, "The band is the 90 % interval."),
+        (((point, replace(point, x=2.0)),), False, "Bars are 90 % intervals."),
+        (((replace(point, y_limits=None),),), True, ""),
+    ):
+        chart = Chart("t", *axes, (ChartLine("a", runs, "blue", is_banded=is_banded),), confidence="90 %")
+        assert chart_note(chart) == words
+
+
+def test_a_chart_of_client_limited_levels_names_its_figure() -> None:
+    remark = Remark(Note.CLIENT_STARVED, "client-limited: it waited")
+    result = sample_result()
+    limited = tuple(replace(level, remarks=(remark,)) for level in result.levels)
+    (section,) = (
+        row for row in document(replace(result, levels=limited)).sections if row.name == "throughput"
+    )
+    chart = section.blocks[-1]
+    assert isinstance(chart, Chart)
+    assert len(chart.series) == 1
+    assert chart.y.title.startswith("p99 latency")
+    assert "limited by this client" in chart.note
+
+
+def test_settings_are_exact() -> None:
+    result = replace(sample_result(), asked={"sequence_ids": [4213457651204988744], "rate": 12.5})
+    (table,) = blocks(replace(document(result), sections=document(result).sections[-2:-1]), Table)
+    assert ("sequence ids", "4,213,457,651,204,988,744", "") in table.rows

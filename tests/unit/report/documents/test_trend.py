@@ -48,6 +48,7 @@ def test_an_improvement_is_good(tmp_path: Path) -> None:
 def test_a_store_without_a_change_shows_none(tmp_path: Path, seed: int) -> None:
     found, _ = document(tmp_path, seed=seed)
     assert found.verdict.startswith("No change detected in 20 runs.")
+    assert found.verdict.endswith("would be detected half of the time.")
     assert not any(chart.spans for chart in charts(found))
     assert found.tone is Tone.PLAIN
 
