@@ -19,6 +19,7 @@ from inferometer.report.document import (
     Tone,
     text_columns,
 )
+from inferometer.report.documents.answer import middle_and_tail
 from inferometer.report.documents.levels import few_words, level_tone, line_colour, time_axis
 from inferometer.report.format import (
     NONE,
@@ -285,8 +286,11 @@ def scenario_answer(result: Result) -> str:
             said.append(f"{name} got no successful answer")
             continue
         most = max(good, key=lambda row: row.infer_per_s.value)
-        slowest = max(row.latency.percentile_ns(99) for row in good)
-        words = f"{name} {rate(most.infer_per_s)} at most, p99 {duration(slowest)} at worst"
+        words = f"{name} {rate(most.infer_per_s)} at most"
+        tails = [tail for row in good for tail in middle_and_tail(row.latency)[-1:]]
+        if tails:
+            tail, slowest_ns = max(tails, key=lambda row: row[1])
+            words += f", {tail} {duration(slowest_ns)} at worst"
         if any(row.steps for row in rows):
             noun = _noun(next(row for row in rows if row.steps))
             words = words.replace("infer/s", f"{noun}s/s").replace("req/s", f"{noun}s/s")

@@ -122,7 +122,7 @@ def _facts(comparison: Comparison) -> tuple[str, ...]:
         rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
         kind = f"{effective.service_kind} {effective.protocol}".strip()
         words = [kind, batch_words(effective), f"{plural(rounds, 'round')} in turns"]
-    sure = f"all intervals hold simultaneously with {share(comparison.confidence)} confidence"
+    sure = f"all differences hold simultaneously with {share(comparison.confidence)} confidence"
     words = [f"baseline {comparison.baseline}", *words, sure, when(comparison.started_at)]
     return tuple(word for word in words if word)
 
@@ -148,7 +148,8 @@ def _figures(comparison: Comparison) -> Iterator[Figure]:
         number, _, rest = speed.whole.partition(f" times {speed.kind}")
         value, detail = f"{number}× {speed.kind}", rest.strip()
         if speed.kind in (MIXED, NO_DIFFERENCE, INCONCLUSIVE):
-            value, detail = speed.kind.removesuffix(" shown"), speed.whole
+            value = speed.kind.removesuffix(" shown")
+            detail = "" if speed.whole == speed.kind == INCONCLUSIVE else speed.whole
         yield Figure(contrast.variant, value, detail, TONES[speed.kind])
     if len(comparison.contrasts) == 1:
         yield from _before_and_after(comparison.contrasts[0])

@@ -58,6 +58,7 @@ def interference_document(found: Interference) -> Document:
         facts=(
             f"each at {level_label(found.mode, found.value)}",
             f"{duration(found.seconds * NS_PER_S)} alone and together, in {plural(found.rounds, 'round')}",
+            f"all differences hold simultaneously with {share(found.confidence)} confidence",
             ", ".join(dict.fromkeys(row.url for row in found.models)),
             when(found.started_at),
         ),

@@ -335,12 +335,8 @@ def is_crowded(rows: Rows) -> bool:
 
 def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
     """Throughput and latency over the load, which spreads the levels evenly because loads usually double."""
-    values = [level.value for level, _ in rows]
     own, limited = unlimited(rows)
-    name = load_name(rows[0][0].mode)
-    x = ChartAxis(name, is_whole=rows[0][0].mode == "concurrency")
-    if max(values) / min(values) > LOG_LOADS:
-        x = ChartAxis(f"{name} (log scale)", spread=Spread.LOG)
+    name, x = load_name(rows[0][0].mode), load_axis(rows)
     throughput = (
         *((ChartLine("throughput", (_rates_by_load(own),), "blue"),) if own else ()),
         *client_line(_rates_by_load(limited)),
@@ -350,6 +346,14 @@ def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
         Chart(f"Throughput by {name}", x, RATE_AXIS, throughput, height=260, note=over_rate.note),
         replace(over_rate, title=f"Latency by {name}", x=x, series=lines),
     )
+
+
+def load_axis(rows: Rows) -> ChartAxis:
+    """An axis of loads; logarithmic if they are far apart."""
+    values, mode = [level.value for level, _ in rows], rows[0][0].mode
+    if max(values) / min(values) > LOG_LOADS:
+        return ChartAxis(f"{load_name(mode)} (log scale)", spread=Spread.LOG)
+    return ChartAxis(load_name(mode), is_whole=mode == "concurrency")
 
 
 def _by_load(line: ChartLine, rows: Rows) -> ChartLine:

@@ -97,13 +97,12 @@ def measurement_document(result: Result) -> Document:
     is_over_time = is_course(result.effective)
     sections = (
         mlperf_section(result),
+        search_section(result),  # the answer, before what describes each load
         tokens_section(result),
         prompts_section(result),
         lanes_section(result),
         token_times_section(result),
-        timeline
-        if is_over_time or result.scenario is not None
-        else search_section(result) or throughput_section(result),
+        timeline if is_over_time or result.scenario is not None else throughput_section(result),
         levels_section(result),
         clients_section(result),
         tasks_section(result),

@@ -18,7 +18,9 @@ from inferometer.report.documents.levels import (
     best,
     client_line,
     error_bar,
+    is_crowded,
     is_doubtful,
+    load_axis,
     load_column,
     longest,
     measured,
@@ -30,6 +32,7 @@ from inferometer.report.format import (
     NONE,
     at_percentile,
     duration,
+    interval,
     level_label,
     level_value,
     load_name,
@@ -157,7 +160,7 @@ def _phases(rows: Rows) -> Table | None:
         for level, found in rows
         if (tokens := found.tokens) is not None and tokens.prefill is not None and tokens.decode is not None
     )
-    names = ("Until first token", *(("In the queue",) if has_queue else ()), "After it", "Tokens/s")
+    names = ("Until first token", *(("In the queue",) if has_queue else ()), "After it", "Tokens/s after it")
     columns = (load_column(rows[0][0]), *map(Column, names))
     return Table("Where the time of one request goes", columns, cells) if cells else None
 
@@ -248,24 +251,30 @@ def _trade_off_words(rows: Rows) -> str:
 
 
 def _chart(rows: Rows) -> Chart | None:
-    """TTFT over tokens per second, a point for each level; None for a single one, or without streams."""
+    """TTFT over tokens per second, or over the load if that spreads the levels better; None for a single level, or
+    without streams."""
     own, limited = unlimited(rows)
+    is_by_load = is_crowded(rows)
     lines = (
         *(
             ChartLine(f"TTFT p{p}", (points,), colour)
             for p, colour in ((50, "blue"), (99, "orange"))
-            if len(points := tuple(_points(own, p))) > 1
+            if len(points := tuple(_points(own, p, is_by_load=is_by_load))) > 1
         ),
     )
     if not lines:
         return None
-    lines += client_line(_points(limited, 99))
+    lines += client_line(_points(limited, 99, is_by_load=is_by_load))
+    times = time_axis("time to first token", lines)
+    if is_by_load:
+        return Chart(
+            f"Time to the first token by {load_name(rows[0][0].mode)}", load_axis(rows), times, lines
+        )
     title = "Time to the first token against tokens per second"
-    note = "The numbers are the load."
-    return Chart(title, ChartAxis(TOKEN_RATE), time_axis("time to first token", lines), lines, note=note)
+    return Chart(title, ChartAxis(TOKEN_RATE), times, lines, note="The numbers are the load.")
 
 
-def _points(rows: Rows, p: int) -> Iterator[ChartPoint]:
+def _points(rows: Rows, p: int, *, is_by_load: bool) -> Iterator[ChartPoint]:
     for level, found in rows:
         if found.tokens is None or found.streaming is None or not found.streaming.first.count:
             continue
@@ -273,8 +282,8 @@ def _points(rows: Rows, p: int) -> Iterator[ChartPoint]:
         if ns is None:
             continue
         tip = f"{level_label(level.mode, level.value)}: {quantity(per_s)} tokens/s, TTFT p{p} {duration(ns)}"
-        name = level_value(level.mode, level.value) if p == 99 else ""
-        yield ChartPoint(per_s, float(ns), tip, name)
+        name = level_value(level.mode, level.value) if p == 99 and not is_by_load else ""
+        yield ChartPoint(level.value if is_by_load else per_s, float(ns), tip, name)
 
 
 def token_figures(result: Result) -> Iterator[Figure]:
@@ -285,7 +294,8 @@ def token_figures(result: Result) -> Iterator[Figure]:
     level, measurement = found
     where, streaming = f"at {level_label(level.mode, level.value)}", measurement.streaming
     if tokens.output:
-        detail = f"{lengths(tokens.per_answer, '..')} per answer, {where}"
+        spread = "" if tokens.output_interval is None else interval(tokens.output_interval)
+        detail = f"{spread} {where}, {lengths(tokens.per_answer, '..')} per answer".strip()
         yield Figure("Tokens/s", quantity(tokens.output_per_s), detail)
     if tokens.per_user is not None:
         slow = tokens.per_user.percentile(1)

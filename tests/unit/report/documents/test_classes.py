@@ -3,17 +3,19 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.compare.interference import Interference
 from inferometer.report.document import Chart
+from inferometer.report.documents.classes import scenario_answer
 from inferometer.report.saved import document, to_csv, to_html, to_junit, to_markdown
 from inferometer.stats.result import Result
 from inferometer.store.run import Run
 from inferometer.store.summary import summarized
-from tests.support.reports import sample_interference, sample_scenario
+from tests.support.reports import sample_interference, sample_latency, sample_scenario
 
 
 @pytest.mark.parametrize(
@@ -74,3 +76,21 @@ def test_a_list_of_runs_has_the_models_of_an_interference():
     assert run.model == "detector,classifier"
     assert [point.variant for point in run.points][:2] == ["detector", "detector alone"]
     assert json.loads(to_json(sample_interference()))["kind"] == "interference"
+
+
+def test_few_requests_have_no_p99_in_the_answer():
+    result = sample_scenario()
+    assert "p99" in scenario_answer(result)
+    latency = sample_latency(20.0, count=30)
+    levels = tuple(
+        replace(
+            level,
+            classes=tuple(
+                replace(row, measurement=replace(row.measurement, latency=latency)) for row in level.classes
+            ),
+        )
+        for level in result.levels
+    )
+    words = scenario_answer(replace(result, levels=levels))
+    assert "p99" not in words
+    assert "slowest" in words

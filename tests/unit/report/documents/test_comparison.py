@@ -33,6 +33,7 @@ from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate
+from tests.support.reports import sample_comparison, sample_interference
 from tests.support.samples import examples
 
 EXAMPLES = examples(12)
@@ -281,3 +282,21 @@ def test_the_verdict_is_consistent(found):
         assert is_unlike == ("differs from the baseline's" in words)
     for contrast in found.contrasts:
         assert speed_of(contrast).kind == contrast.verdict
+
+
+def test_an_interval_without_use_is_described_once(comparison):
+    percent = Estimate(1.0, -90.0, 900.0)
+    row = Difference("throughput", 100.0, 101.0, percent, INCONCLUSIVE)
+    contrast = Contrast("int8", (LevelDifference("concurrency", 4.0, (row,)),), INCONCLUSIVE)
+    page = document(replace(comparison, contrasts=(contrast,), gates=()))
+    assert page.verdict.count("nconclusive") == 1
+    assert "the interval of throughput at concurrency 4 is wider than a factor of 10" in page.verdict
+    assert page.figures[0].value == "inconclusive"
+    assert not page.figures[0].detail
+
+
+@pytest.mark.parametrize("make", [sample_comparison, sample_interference])
+def test_the_confidence_of_the_differences_is_stated(make):
+    answer = make()
+    words = f"all differences hold simultaneously with {answer.confidence:.0%} confidence".replace("%", " %")
+    assert words in document(answer).facts

@@ -14,7 +14,7 @@ from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.sentences import token_sentences
 from inferometer.report.terminal import show
 from inferometer.stats.measurement import Estimate, LlmServerFigures, Phase, PromptClass, ServerMetrics
-from tests.support.reports import sample_result, sample_text
+from tests.support.reports import sample_result, sample_search, sample_text
 
 
 def terminal(result):
@@ -253,3 +253,24 @@ def test_unstreamed_answers_have_no_time_to_the_first_token():
     *_, table = section(replace(result, levels=levels)).blocks
     assert table.rows[0][3:5] == ("-", "-")
     assert "Goodput/s" not in [column.name for column in table.columns]
+
+
+def test_levels_of_a_saturated_server_are_spread_over_the_load():
+    result = sample_text()
+    levels = tuple(
+        replace(level, value=float(load)) for load, level in zip((1, 2, 4, 16), result.levels, strict=True)
+    )
+    (section,) = (row for row in document(replace(result, levels=levels)).sections if row.name == "tokens")
+    (chart,) = (row for row in section.blocks if isinstance(row, Chart) and "first token" in row.title)
+    assert chart.x.title.startswith("concurrency")
+    assert [point.x for point in chart.series[0].runs[0]] == [1, 2, 4, 16]
+
+
+def test_the_card_of_tokens_has_their_interval():
+    (card,) = (row for row in document(sample_text()).figures if row.label == "Tokens/s")
+    assert card.detail.startswith("±10 % at concurrency")
+
+
+def test_a_search_begins_with_its_answer():
+    page = document(replace(sample_text(), finding=sample_search().finding))
+    assert page.sections[0].title == "Load and SLO"
