@@ -565,7 +565,7 @@ def sample_interference(one: str = "detector", two: str = "classifier") -> Inter
             ),
             SharedModel(
                 two, two, "http://localhost:8000", alone, together, same, use, None, None, NOTHING,
-                "no figure is worse than alone",
+                "no loss is shown",
             ),
         ),
         use=SharedUse(2, 1.98, 1.7, 0.6, gpu_share=0.1, gpu_memory_share=0.02),

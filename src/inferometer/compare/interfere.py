@@ -462,7 +462,7 @@ def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
     busy while the model was alone.
     """
     if not found.is_slowed:
-        return NOTHING, "no figure is worse than alone"
+        return NOTHING, "no loss is shown"
     slower_ns = found.together.service.mean_ns - found.alone.service.mean_ns
     if slower_ns <= 0:
         return UNKNOWN, "requests take no longer on average"

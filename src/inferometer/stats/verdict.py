@@ -110,7 +110,16 @@ def _wide_words(percent: Estimate) -> str:
         return f"{signed(min(low, MOST))} % or more"
     if high < 0:
         return f"{signed(high)} % or less"
-    return f"inconclusive (interval wider than a factor of {WIDEST:.0f})"
+    return f"inconclusive ({_TOO_WIDE})"
+
+
+_TOO_WIDE = f"interval wider than a factor of {WIDEST:.0f}"
+
+
+def wide_words(percent: Estimate) -> str | None:
+    """Describe an interval on both sides of zero that is too wide to be informative; None for any other."""
+    low, high = percent.limits or (0.0, 0.0)
+    return _TOO_WIDE if (is_too_wide(percent) or high > MOST) and low <= 0 <= high else None
 
 
 def signed(value: float) -> str:

@@ -83,7 +83,7 @@ CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
 @pytest.mark.parametrize(
     ("found", "evidence", "resource", "words"),
     [
-        (UNTOUCHED, seen(), NOTHING, "no figure is worse"),
+        (UNTOUCHED, seen(), NOTHING, "no loss is shown"),
         (shared((0, 5e6), (2e6, 5e6)), seen(), QUEUE, "wait for a free instance"),
         (COMPUTE, seen(**FULL, waiting=None), CORES, "the servers used 7.00 of 8 cores"),
         (

@@ -73,3 +73,9 @@ def test_csv_and_markdown_have_tasks(result):
     )
     assert dict(zip(lines[0], lines[1], strict=True))["Tasks"] == ""
     assert "Critical path" in markdown.markdown(measurement_document(result))
+
+
+def test_the_page_begins_with_the_tasks(result):
+    page_of = measurement_document(result)
+    assert page_of.sections[0].title == "Tasks"
+    assert (page_of.figures[0].label, page_of.figures[0].value) == ("agent task p50", "32.2 ms")

@@ -239,7 +239,7 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
         whole = duration(hardest.length_s * NS_PER_S)
         lead = f"Over the whole trace of {whole}; use a shorter --stretch to look at its parts."
     else:
-        lead = "Requests arrive at this constant rate."
+        lead = "The rate is constant."
     lead += f" Requests arrive {plan.arrivals}; the balancer sends them to replicas {_how(plan.balancer)}."
     charts = () if len(plan.stretches) > 1 else (replica_chart(plan),)
     table = Table("Replicas at the peak", columns, tuple(rows))

@@ -80,7 +80,7 @@ def replica_chart(plan: CapacityPlan) -> Chart:
         tuple(lines),
         rules=(ChartRule(1.0, "saturated"),),
         height=280,
-        note="Hollow: too few replicas to meet the SLO. The labelled point is the plan.",
+        note="Hollow: fewer replicas than the SLO needs by the measured figures. The labelled point is the plan.",
     )
 
 

@@ -9,6 +9,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.units import rough
 from inferometer.diagnose.diagnosis import (
     CLIENT,
+    CPU,
     LIGHT,
     UNKNOWN,
     Change,
@@ -153,7 +154,9 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     bounds = [(step.bound, step.name) for step in diagnosis.steps if step.bound is not None]
     checks = () if diagnosis.serving is None else diagnosis.serving.checks
     bounds += [(row.bound, row.kind) for row in checks if row.bound is not None and row.state == "limits"]
-    if bounds:
+    if (
+        bounds and diagnosis.verdict.kind != CPU
+    ):  # cores set the limit, and step times include waiting for them
         bound, name = min(bounds, key=lambda row: row[0])
         yield Figure("Bound", f"{quantity(bound)} infer/s", f"set by {name}")
     best = diagnosis.best
@@ -315,7 +318,8 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     if not rows and advice:
         return Section("suggestions", "What would help", "", advice)
     if not rows and diagnosis.steps:
-        nothing = _plain_message("No change of settings is predicted to help.")
+        while_busy = " while the cores are exhausted" if diagnosis.verdict.kind == CPU else ""
+        nothing = _plain_message(f"No change of settings is predicted to help{while_busy}.")
         return Section("suggestions", "What would help", "", (nothing,))
     if not rows:
         return None

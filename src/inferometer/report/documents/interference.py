@@ -32,7 +32,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.speed import TONES, difference_words, verdict_of
 from inferometer.report.format import NONE, difference, duration, level_label, plural, quantity, share, when
-from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, times_longer
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, times_longer, wide_words
 
 _TONES = {SHOWN: Tone.BAD, NOT_SHOWN: Tone.GOOD, INCONCLUSIVE: Tone.WARNING}
 CAUSE_WORDS = {
@@ -89,7 +89,10 @@ def _model_words(found: Interference, row: SharedModel) -> str:
         return f"{row.name} is not slowed by more than {_worst(first)} in {first.metric}"
     longer = times_longer(first.percent)
     seconds = "longer" if longer is None else f"for {math.ceil(longer * found.seconds):,} s"
-    return f"{row.name}: inconclusive, {first.metric} {difference(first.percent)}; measure {seconds} with -d"
+    said = f"{first.metric} {difference(first.percent)}"
+    if (wide := wide_words(first.percent)) is not None:
+        said = f"{first.metric} has an {wide}"
+    return f"{row.name}: inconclusive, {said}; measure {seconds} with -d"
 
 
 def _worst(row: Difference) -> str:
@@ -118,7 +121,10 @@ def _headline(found: Interference) -> Iterator[Figure]:
         throughput = next((one for one in row.differences if one.metric == THROUGHPUT), None)
         if throughput is not None:
             tone = Tone.PLAIN if verdict_of(throughput) == NO_DIFFERENCE else Tone.WARNING
-            yield Figure(f"{row.name} throughput", difference(throughput.percent), "together vs. alone", tone)
+            value, detail = difference(throughput.percent), "together vs. alone"
+            if (wide := wide_words(throughput.percent)) is not None:
+                value, detail = INCONCLUSIVE, f"{detail}, {wide}"
+            yield Figure(f"{row.name} throughput", value, detail, tone)
 
 
 def _figures_section(found: Interference) -> Section | None:
@@ -167,7 +173,7 @@ def _contention_section(found: Interference) -> Section | None:
         *(Column(name) for name in ("Queue alone", "Queue together", "Compute alone", "Compute together")),
         *text_columns("Evidence"),
     )
-    rows = tuple((row.name, row.contends_for, *_times(row), row.reason) for row in found.models)
+    rows = tuple((row.name, _contended(found, row), *_times(row), row.reason) for row in found.models)
     table = Table("Where the time is lost", columns, rows)
     return Section(
         "contention",
@@ -175,6 +181,12 @@ def _contention_section(found: Interference) -> Section | None:
         "Queue and compute times are the server's, per request.",
         (table,),
     )
+
+
+def _contended(found: Interference, row: SharedModel) -> str:
+    """The contended resource; inconclusive if a loss is neither shown nor ruled out."""
+    is_open = row.contends_for == NOTHING and row.ruling(found.mode) == INCONCLUSIVE
+    return INCONCLUSIVE if is_open else row.contends_for
 
 
 def _times(row: SharedModel) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from inferometer.report.documents.notes import notes_section
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.serving import server_section
-from inferometer.report.documents.tasks import task_lanes_section, tasks_section
+from inferometer.report.documents.tasks import task_figures, task_lanes_section, tasks_section
 from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.documents.token_requests import lanes_section, token_times_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
@@ -98,6 +98,7 @@ def measurement_document(result: Result) -> Document:
     sections = (
         mlperf_section(result),
         search_section(result),  # the answer, before what describes each load
+        tasks_section(result),
         tokens_section(result),
         prompts_section(result),
         lanes_section(result),
@@ -105,7 +106,6 @@ def measurement_document(result: Result) -> Document:
         timeline if is_over_time or result.scenario is not None else throughput_section(result),
         levels_section(result),
         clients_section(result),
-        tasks_section(result),
         task_lanes_section(result),
         classes_section(result),
         server_section(result),
@@ -127,7 +127,7 @@ def measurement_document(result: Result) -> Document:
         facts=facts(result),
         verdict=_verdict(result),
         tone=_tone(result),
-        figures=(*token_figures(result), *_figures(result)),
+        figures=(*task_figures(result), *token_figures(result), *_figures(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 

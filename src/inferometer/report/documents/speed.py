@@ -31,6 +31,7 @@ from inferometer.stats.verdict import (
     percent_words,
     rule_either_way,
     times_longer,
+    wide_words,
 )
 
 TONES = {
@@ -298,9 +299,8 @@ def _range(contrast: Contrast) -> str:
     where, row = found
     longer = times_longer(row.percent)
     advice = "measure longer" if longer is None else f"measure about {math.ceil(longer)} times as long"
-    low, high = row.percent.limits or (0.0, 0.0)
-    if is_too_wide(row.percent) and low <= 0 <= high:
-        return f": the interval of {row.metric} at {where} is wider than a factor of {WIDEST:.0f}; {advice}"
+    if (wide := wide_words(row.percent)) is not None:
+        return f": {row.metric} at {where} has an {wide}; {advice}"
     return f": {row.metric} {percent_words(row.percent)} at {where}; {advice}"
 
 

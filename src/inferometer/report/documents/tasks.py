@@ -9,6 +9,7 @@ from inferometer.report.document import (
     ChartLine,
     ChartPoint,
     Column,
+    Figure,
     Message,
     Messages,
     Section,
@@ -16,6 +17,8 @@ from inferometer.report.document import (
     Tone,
     text_columns,
 )
+from inferometer.report.documents.answer import middle_and_tail
+from inferometer.report.documents.levels import best
 from inferometer.report.format import (
     NONE,
     at_percentile,
@@ -45,6 +48,20 @@ def task_rows(result: Result) -> list[tuple[Level, ClassFigures, TaskFigures]]:
         for row in level.classes
         if row.tasks is not None and row.tasks.ended
     ]
+
+
+def task_figures(result: Result) -> Iterator[Figure]:
+    """The duration of tasks at the best level."""
+    top = best(result)
+    for level, row, found in task_rows(result):
+        if top is not None and level is top[0] and found.complete:
+            (middle, p50_ns), *tail = middle_and_tail(found.duration)
+            more = "".join(f"{name} {duration(ns)}, " for name, ns in tail)
+            yield Figure(
+                f"{row.name} task {middle}",
+                duration(p50_ns),
+                f"{more}at {level_label(level.mode, level.value)}",
+            )
 
 
 def tasks_section(result: Result) -> Section | None:

@@ -33,7 +33,7 @@ from inferometer.report.documents.study import (
 )
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT, TOKEN_TAGS, TOKENS
-from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, wide_words
 from inferometer.tune.keeping import keeps
 from inferometer.tune.knobs import knob_words, knobs_of
 from inferometer.tune.knobs import worded as knobs_worded
@@ -312,7 +312,10 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         if found.is_sure:
             own = _own_words(study) if facts.is_launched(study) else "the model's own"
             detail = f"against {own}" if found.is_repeated else "from one run"
-        yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
+        value = difference(found.gain)
+        if (wide := wide_words(found.gain)) is not None:
+            value, detail = INCONCLUSIVE, wide
+        yield Figure("Gain", value, detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
 
 
 # --- sections
@@ -539,7 +542,8 @@ def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Sect
         server = (NONE if trial.server is None else str(trial.server),) if has_servers else ()
         rows.append((label(study, trial.name), _load(trial), *server, *figures, expected, p99, outcome))
         tones.append(tone)
-    lead = f"The first {LISTED} of {len(trials):,}." if len(trials) > LISTED else ""
+    lead = f"The first {LISTED} of {len(trials):,}. " if len(trials) > LISTED else ""
+    lead += "Intervals are those of each trial alone; those of the best configurations include the spread of runs."
     table = Table("All trials", columns, tuple(rows), tones=tuple(tones))
     yield Section("trials", "All trials", lead, (table,), is_detail=True)
 

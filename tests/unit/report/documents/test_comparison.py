@@ -290,7 +290,7 @@ def test_an_interval_without_use_is_described_once(comparison):
     contrast = Contrast("int8", (LevelDifference("concurrency", 4.0, (row,)),), INCONCLUSIVE)
     page = document(replace(comparison, contrasts=(contrast,), gates=()))
     assert page.verdict.count("nconclusive") == 1
-    assert "the interval of throughput at concurrency 4 is wider than a factor of 10" in page.verdict
+    assert "throughput at concurrency 4 has an interval wider than a factor of 10" in page.verdict
     assert page.figures[0].value == "inconclusive"
     assert not page.figures[0].detail
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.notes import Note, Remark
+from inferometer.compare.comparison import INCONCLUSIVE, Difference
+from inferometer.diagnose.diagnosis import CPU
 from inferometer.report.document import (
     Bars,
     Chart,
@@ -16,16 +18,18 @@ from inferometer.report.document import (
     ChartPoint,
     Code,
     Document,
+    Messages,
     Table,
 )
 from inferometer.report.page import chart_note, render
 from inferometer.report.saved import document, to_html
+from inferometer.stats.measurement import Estimate
 from inferometer.store.store import Store
 from inferometer.tune.model_config import parse_text
 from inferometer.ui.trends import document_of, trend_view
 from tests.support.capacity_plans import sample_capacity
 from tests.support.planted_store import planted_history
-from tests.support.reports import sample_diagnosis, sample_latency, sample_result
+from tests.support.reports import sample_diagnosis, sample_interference, sample_latency, sample_result
 from tests.support.twins import sample_twin
 
 CUT = "The y axis does not start at 0."
@@ -70,6 +74,7 @@ def test_a_plan_for_a_constant_rate_draws_utilisation() -> None:
     )
     flat = replace(plan, form="rate", stretches=(busiest,), options=options)
     (chart,) = blocks(document(flat), Chart)
+    assert "fewer replicas than the SLO needs by the measured figures" in chart.note
     drawn = {line.name: {point.x: point for point in line.runs[0]} for line in chart.series}
     for option in options[:2]:
         points = drawn[option.name]
@@ -186,3 +191,23 @@ def test_settings_are_exact() -> None:
     result = replace(sample_result(), asked={"sequence_ids": [4213457651204988744], "rate": 12.5})
     (table,) = blocks(replace(document(result), sections=document(result).sections[-2:-1]), Table)
     assert ("sequence ids", "4,213,457,651,204,988,744", "") in table.rows
+
+
+def test_exhausted_cores_leave_no_step_as_the_bound() -> None:
+    found = sample_diagnosis()
+    assert any(row.label == "Bound" for row in document(found).figures)
+    busy = replace(found.verdict, kind=CPU, sentence="Other programs are busy.", step=None)
+    page = document(replace(found, verdict=busy, suggestions=(), trials=()))
+    assert not any(row.label == "Bound" for row in page.figures)
+    assert any("while the cores are exhausted" in str(block) for block in blocks(page, Messages))
+
+
+def test_an_inconclusive_loss_leaves_its_cause_open() -> None:
+    found = sample_interference()
+    wide = Difference("throughput", 50.0, 40.0, Estimate(-20.0, -95.0, 900.0), INCONCLUSIVE)
+    model = replace(found.models[1], differences=(wide,))
+    page = document(replace(found, models=(model,)))
+    (table,) = (row for row in blocks(page, Table) if row.caption == "Where the time is lost")
+    assert table.rows[0][1] == INCONCLUSIVE
+    assert page.figures[0].value == INCONCLUSIVE
+    assert page.verdict.count("nconclusive") == 1
