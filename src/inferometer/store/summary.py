@@ -93,11 +93,11 @@ def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequ
 
 
 def _of_result(answer: Result) -> RunSummary:
-    """The load found by a search, or the level with the most throughput."""
-    points, finding = list(_levels(answer.levels)), answer.finding
-    nearest = None if finding is None else finding.nearest(row.value for row in points)
-    found = [row for row in points if finding is not None and finding.value and row.value == nearest]
-    return _of_results((answer,), points, found)
+    """The level that represents the result on its page, too."""
+    from inferometer.report.documents.levels import best
+
+    top = best(answer)
+    return _of_results((answer,), list(_levels(answer.levels)), list(_levels(() if top is None else top[:1])))
 
 
 def _of_diagnosis(answer: "Diagnosis") -> RunSummary:

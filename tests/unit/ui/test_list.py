@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report.saved import to_junit
+from inferometer.report.format import quantity
+from inferometer.report.saved import document, to_junit
 from inferometer.stats.measurement import FailureGroup, PromiseOutcome, TermOutcome
 from inferometer.store.run import FINISHED, Run, to_plain
 from inferometer.store.store import Store
@@ -233,3 +234,14 @@ def test_any_of_the_compared_runs_can_be_the_baseline(ask, kept):
         title = re.search(r"<title>([^<]*)", report)[1]
         assert title.index(run.id[:4]) < min(title.index(other.id[:4]) for other in runs if other is not run)
     assert ask(f"/compare?{query}&baseline=beef0000").status == 400
+
+
+def test_the_list_has_the_figures_of_the_page(kept, site):
+    result = sample_result()
+    lighter, heavier = result.levels[-2:]
+    rate = replace(lighter.measurement.infer_per_s, value=heavier.measurement.infer_per_s.value * 0.99)
+    lighter = replace(lighter, measurement=replace(lighter.measurement, infer_per_s=rate))
+    run = site.store.get(kept(replace(result, levels=(lighter, heavier))).id)
+    card = document(replace(result, levels=(lighter, heavier))).figures[0]
+    assert card.value.startswith(quantity(run.figures["throughput"].value))
+    assert "concurrency 3" in card.detail

@@ -178,7 +178,10 @@ def _figures(trends: Sequence[_Trend], names: Mapping[str, str]) -> Iterator[Fig
     for trend in trends[:CARDS]:
         history = trend.history
         last = history.points[-1]
-        detail, tone = "no change detected", Tone.PLAIN
+        detail, tone = (
+            "too few runs" if missing_runs(len(history.points)) else "no change detected",
+            Tone.PLAIN,
+        )
         if trend.changes:
             change = trend.changes[-1]
             detail = f"{difference(_percent(change))} since {names[change.after_id]}"

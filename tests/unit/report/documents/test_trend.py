@@ -60,6 +60,7 @@ def test_a_short_history_says_so_and_is_drawn_all_the_same(tmp_path: Path, count
     assert found.verdict == (
         f"Too early to tell: at least 6 comparable runs are needed to detect a change, and there {are} {count}."
     )
+    assert {card.detail for card in found.figures} == {"too few runs"}
     assert len(charts(found)) == 4
     assert render(found)
 
