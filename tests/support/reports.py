@@ -656,7 +656,17 @@ def sample_tasks(name: str = "research") -> Result:
         ),
         sample=(TaskLane(7, "<b>trace</b>", 0, 35 * ms, "failed", calls),),
     )
-    own = replace(agent, steps=steps, outages=(), tasks=tasks)
+    assert agent.promise is not None
+    p99 = Estimate(float(tasks.duration.percentile_ns(99)))
+    term = replace(agent.promise.terms[0], found=p99)
+    own = replace(
+        agent,
+        measurement=replace(agent.measurement, latency=tasks.duration, latency_intervals=()),
+        promise=replace(agent.promise, terms=(term,)),
+        steps=steps,
+        outages=(),
+        tasks=tasks,
+    )
     return replace(base, levels=(replace(level, classes=(plain, own)),))
 
 

@@ -96,8 +96,7 @@ def _durations(rows: Sequence[tuple[Level, ClassFigures, TaskFigures]]) -> Table
         )
         for level, row, found in rows
     )
-    tones = tuple(Tone.WARNING if found.failed else Tone.PLAIN for _, _, found in rows)
-    return Table("Duration, and means per task", columns, cells, tones=tones)
+    return Table("Duration, and means per task", columns, cells)
 
 
 def _paths(rows: Sequence[tuple[Level, ClassFigures, TaskFigures]]) -> Table:
