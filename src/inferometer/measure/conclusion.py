@@ -45,7 +45,7 @@ from inferometer.stats.measurement import (
 )
 from inferometer.stats.merge import Subject, measurement, start_figures
 from inferometer.stats.network import network_share
-from inferometer.stats.overload import busy_rate, is_beyond, is_within
+from inferometer.stats.overload import busy_rate, is_beyond
 from inferometer.stats.promises import judge, without_client
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
@@ -429,7 +429,7 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
     if capacity is not None and is_beyond(capacity, rates.asked_per_s):
         yield Remark(Note.OVERLOADED, _beyond_capacity(rates, capacity))
     elif ended < sent - slack - in_flight and _gets_slower(raw.figures):
-        if capacity is None or not is_within(capacity, rates.asked_per_s):
+        if capacity is None or is_beyond(capacity, rates.asked_per_s, falls_behind=True):
             yield _rate_remark(Note.OVERLOADED, rates, noun)
     elif not is_offered:
         yield _rate_remark(Note.NOT_OFFERED, rates, noun)

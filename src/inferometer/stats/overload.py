@@ -11,10 +11,13 @@ of these numbers counts, and so on until the rate no longer grows. A server that
 before its queue is empty, so over such a period it answers as many requests as were sent.
 
 A rate is too high if it exceeds the estimate, is above 98 % of the capacity with 95 % certainty, and above 95 % of it
-with 99.5 % certainty. How small an overload this shows depends on the number of ends while requests wait, n, and on the
-relative spread of service times, c: the capacity cannot be known better than to c / sqrt(n). With 1,000 exponential
-service times that is 3.2 %. So even the best test that is wrong in one of 200 cases at 95 % of the capacity names 105 %
-in only 70 of 100.
+with 99.5 % certainty. If fewer requests were answered than sent and latency rose, 95 % of the capacity with 95 %
+certainty are enough.
+
+How small an overload this shows depends on the number of ends while requests wait, n, and on the relative spread of
+service times, c: the capacity cannot be known better than to c / sqrt(n), which is 3.2 % for 1,000 exponential service
+times. There 95 % and 105 % of the capacity differ by 3.2 standard errors. So even the best test that names 95 % in one
+of 100 levels names 105 % in only 80.
 """
 
 import math
@@ -31,10 +34,9 @@ from inferometer.stats.measurement import Estimate
 QUICK = 5  # percentile of the service time of requests that met no queue
 FEWEST = 50  # ends while requests were waiting
 LEAST = 0.003  # relative excess over the capacity
-CERTAIN = (
-    (0.98, 0.84),
-    (0.95, 1.31),
-)  # shares of the capacity, with one-sided bounds in half-widths of the interval
+# Shares of the capacity, with one-sided bounds in half-widths of its interval.
+CERTAIN = ((0.98, 0.84), (0.95, 1.31))
+CERTAIN_BEHIND = ((0.95, 0.84),)  # if the server falls behind
 GROWS = 2.0  # standard errors of a correlation
 US_PER_S = NS_PER_S // NS_PER_US
 
@@ -61,12 +63,17 @@ class BusyTime(NamedTuple):
         return BusyTime(*(column[chosen] for column in self))
 
 
-def is_beyond(capacity: Estimate, per_s: float) -> bool:
-    """Return whether this rate exceeds the server's throughput while requests wait."""
-    if capacity.high is None or per_s <= (1 + LEAST) * capacity.value:
-        return False
+def is_beyond(capacity: Estimate, per_s: float, *, falls_behind: bool = False) -> bool:
+    """Return whether this rate exceeds the server's throughput while requests wait.
+
+    Less certainty is enough if the server also falls behind; then a capacity without an interval refutes nothing.
+    """
+    if capacity.high is None:
+        return falls_behind
     half = capacity.high - capacity.value
-    return all(per_s > part * (capacity.value + halves * half) for part, halves in CERTAIN)
+    certain = CERTAIN_BEHIND if falls_behind else CERTAIN
+    is_higher = per_s > (1 + LEAST) * capacity.value
+    return is_higher and all(per_s > part * (capacity.value + halves * half) for part, halves in certain)
 
 
 def is_within(capacity: Estimate, per_s: float) -> bool:

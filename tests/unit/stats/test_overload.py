@@ -30,6 +30,20 @@ def test_a_rate_is_compared_with_the_bounds_of_the_capacity(capacity, per_s, bey
     assert (is_beyond(capacity, per_s), is_within(capacity, per_s)) == (beyond, within)
 
 
+@pytest.mark.parametrize(
+    ("capacity", "beyond"),
+    [
+        (Estimate(100.0, 90.0, 110.0), True),
+        (Estimate(100.0, 85.0, 115.0), False),  # perhaps less than 95 % of the capacity
+        (Estimate(105.0, 95.0, 115.0), False),  # above the rate
+        (Estimate(100.0), True),
+    ],
+)
+def test_a_server_that_falls_behind_needs_less_certainty(capacity, beyond):
+    assert is_beyond(capacity, 105.0, falls_behind=True) == beyond
+    assert not is_beyond(capacity, 105.0)
+
+
 MS = 1000  # microseconds
 
 
