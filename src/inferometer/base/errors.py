@@ -76,7 +76,11 @@ class InferometerError(Exception):
 
     def spelled(self, spell: Spell) -> str:
         """Return the text for printing, with each option spelled by `spell`."""
-        text = f"{self._message}; {self._remedy}" if self._remedy else self._message
+        message, remedy = self._message, self._remedy
+        if message.endswith("."):
+            text = f"{message} {remedy[:1].upper()}{remedy[1:]}".rstrip()
+        else:
+            text = f"{message}; {remedy}" if remedy else message
         return printable(redacted(_spelled(text, spell)))
 
     def __str__(self) -> str:

@@ -50,7 +50,9 @@ def is_digits(text: str) -> bool:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word with the smallest edit distance, or "" if none is close."""
     found = min(known, key=lambda other: _distance(word, other), default="")
-    return found if _distance(word, found) <= max(1, len(word.strip("-")) // 3) else ""
+    distance = _distance(word, found)
+    keeps_a_letter = distance < len(found.strip("-"))  # "2" is not close to "0"
+    return found if keeps_a_letter and distance <= max(1, len(word.strip("-")) // 3) else ""
 
 
 def _distance(one: str, other: str) -> int:

@@ -245,7 +245,8 @@ def _print_about(name: str, words: list[str]) -> int:
     if name == "help" and len(words) > 1:
         from inferometer.cli.topics import topics
 
-        words = ["-".join(words)] if "-".join(words) in topics() else words  # exit codes
+        # "exit codes" is a topic and "coordinated omission" is on a page, but "slo load" is two topics.
+        words = words if words[0] in (*topics(), *COMMANDS) else [" ".join(words)]
     if len(words) > 1:
         raise UsageError(f"unexpected argument '{words[1]}'", remedy=f"write inferometer {name} WORD")
     subject = words[0] if words else ""

@@ -1,5 +1,6 @@
 """The pages of `inferometer help TOPIC`: short Markdown files in `pages`."""
 
+import re
 from importlib.resources import files
 
 from inferometer.base.errors import UsageError
@@ -17,11 +18,22 @@ def topics() -> dict[str, str]:
 def topic_text(name: str, commands: tuple[str, ...]) -> str:
     """Return the page of a topic; an unknown name raises an error that suggests the nearest topic or command."""
     known = [*topics(), *commands]
-    if name in topics():
-        return _text(name)
-    close = nearest(name, known)
-    remedy = f"did you mean '{close}'?" if close else f"the topics are {', '.join(known)}"
+    if (page := name.replace(" ", "-")) in topics():
+        return _text(page)
+    remedy = f"the topics are {', '.join(known)}"
+    if close := nearest(name, known):
+        remedy = f"did you mean '{close}'?"
+    elif pages := _mentioning(name):
+        remedy = f"it is mentioned in {', '.join(f'`inferometer help {page}`' for page in pages)}"
     raise UsageError(f"no help on '{name}'", remedy=remedy)
+
+
+def _mentioning(words: str) -> list[str]:
+    """Return the topics whose page has these words, with blanks or hyphens between them."""
+    gap = r"[\s_-]+"
+    parts = [re.escape(part) for part in re.split(gap, words) if part]
+    wanted = re.compile(rf"\b{gap.join(parts)}\b", re.IGNORECASE)
+    return [page for page in topics() if parts and wanted.search(_text(page))]
 
 
 def _text(name: str) -> str:

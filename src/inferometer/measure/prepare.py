@@ -444,8 +444,8 @@ def _without_effect(options: Options) -> Iterator[str]:
             yield "WARNING: Tensors in shared memory are binary; the tensor formats do not apply to them."
     if options.shared_memory != "none" and options.profile_export is not None:
         yield (
-            "WARNING: --profile-export-file writes the values of the outputs, so they come back with the replies; only "
-            "the inputs are in shared memory."
+            "WARNING: The export has the values of the outputs, so they come back with the replies; only the inputs "
+            "are in shared memory."
         )
     length = options.sequence_length
     if length is not None and length <= 0:

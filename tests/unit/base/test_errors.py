@@ -1,10 +1,10 @@
-"""Errors for a shortage of machine resources."""
+"""The text of errors, and errors for a shortage of machine resources."""
 
 import errno
 
 import pytest
 
-from inferometer.base.errors import maybe_shortage
+from inferometer.base.errors import UsageError, maybe_shortage
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,16 @@ def test_names_the_scarce_resource_and_a_remedy(error: BaseException, what: str)
 )
 def test_other_errors_are_ignored(error: BaseException) -> None:
     assert maybe_shortage(error) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy", "text"),
+    [
+        ("no such file", "check the path", "no such file; check the path"),
+        ("no such file", "", "no such file"),
+        ("ids may collide.", "give 4 ids", "ids may collide. Give 4 ids"),
+        ("ids may collide.", "", "ids may collide."),
+    ],
+)
+def test_a_remedy_follows_the_message(message, remedy, text):
+    assert str(UsageError(message, remedy=remedy)) == text

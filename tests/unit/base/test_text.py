@@ -1,4 +1,4 @@
-"""JSON from others is a document or a ValueError, and a decoded document can be encoded again."""
+"""Foreign JSON is a document or a ValueError, and a decoded document can be encoded again; the nearest word."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.base.text import DEEPEST, decode_json
+from inferometer.base.text import DEEPEST, decode_json, nearest
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**64), 2**64), st.floats(allow_nan=False), st.text()),
@@ -48,3 +48,18 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 
 def test_documents_may_be_as_deep_as_allowed() -> None:
     assert json.dumps(decode_json(b"[" * DEEPEST + b"]" * DEEPEST)) == "[" * DEEPEST + "]" * DEEPEST
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "found"),
+    [
+        ("concurency", ("concurrency", "count"), "concurrency"),
+        ("zip", ("none", "gzip", "deflate"), "gzip"),
+        ("2", ("0", "1"), ""),
+        ("10", ("0", "1"), ""),
+        ("PEM", ("pem",), ""),
+        ("x", (), ""),
+    ],
+)
+def test_the_nearest_word_shares_letters(word, known, found):
+    assert nearest(word, known) == found

@@ -65,6 +65,12 @@ def test_a_page_is_short_and_names_existing_options(name: str) -> None:
         (("measur",), "did you mean 'measure'?"),
         (("qqqqqqqq",), "the topics are address, browser, completion,"),
         (("slo", "load"), "write inferometer help WORD"),
+        (
+            ("coordinated", "omission"),
+            "no help on 'coordinated omission'; it is mentioned in `inferometer help load`",
+        ),
+        (("coordinated-omission",), "it is mentioned in `inferometer help load`"),
+        (("percentile",), "it is mentioned in `inferometer help slo`"),
     ],
 )
 def test_an_unknown_subject_gets_the_nearest(words: tuple[str, ...], remedy: str) -> None:

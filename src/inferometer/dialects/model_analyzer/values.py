@@ -243,6 +243,9 @@ def weighting_at_top(path: str, value: Any) -> None:
 
 
 _LOADS = ("batch_size", "concurrency", "request_rate")
+_PARAMETERS = {
+    f"{name}_range": name for name in ("concurrency", "request_rate")
+}  # as perf_analyzer calls them
 
 
 @frozen
@@ -268,21 +271,27 @@ def plot_list(path: str, value: Any) -> tuple[Plot, ...]:
     )
 
 
+def _axis(value: Any) -> str:
+    """Return the metric or load of an axis; a load may be called as in `perf_analyzer_flags`."""
+    word = str(value).replace("-", "_")
+    return _PARAMETERS.get(word, word)
+
+
 def _plot(path: str, name: str, value: Any) -> Plot:
     keys = ("title", "x_axis", "y_axis", "monotonic")
     found = only(keys, path, value, "a key of a plot", f"those are {', '.join(keys)}")
     if "/" in name or name.startswith("."):
         raise UsageError(f"{path} cannot be the name of a file", remedy="use letters, digits, - and _")
-    for key in ("x_axis", "y_axis"):
-        tag = found.get(key)
+    x, y = (_axis(found.get(key)) for key in ("x_axis", "y_axis"))
+    for key, tag in (("x_axis", x), ("y_axis", y)):
         if tag not in BY_TAG and tag not in (*_LOADS, OLD_LATENCY):
             allowed = ", ".join([*BY_TAG, *_LOADS])
-            raise UsageError(f"{path}.{key} is {tag!r}", remedy=f"it must be one of {allowed}")
+            raise UsageError(f"{path}.{key} is {found.get(key)!r}", remedy=f"it must be one of {allowed}")
     return Plot(
         name,
         text(f"{path}.title", found.get("title", name)),
-        found["x_axis"],
-        found["y_axis"],
+        x,
+        y,
         flag(f"{path}.monotonic", found.get("monotonic", False)),
     )
 

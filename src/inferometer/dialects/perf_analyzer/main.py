@@ -46,6 +46,13 @@ _NOT_SHOWN = (
     Note.STOLEN,
 )
 
+_ADVICE = {
+    Note.NOT_OFFERED: "fewer requests were sent than requested: raise --max-threads, use --async, or run more "
+    "sequences in parallel with --num-of-sequences",
+    Note.NOT_STREAMED: "the time to the first token is unknown",
+}
+"""Advice about options that our commands have and this script does not."""
+
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 METRICS_ERRORS = {
     False: "Unable to connect to Metrics endpoint URL: ",
@@ -172,11 +179,16 @@ class _Printer(Watcher):
         return self._interrupts.asked
 
 
+def advice(note: Note) -> str:
+    """Return the advice of a note, with options that this script has."""
+    return _ADVICE.get(note, note.advice)
+
+
 def _complaints(level: "Level", options: "Options") -> list[str]:
     """Return the classic tool's stderr lines about a level."""
     is_noted = any(remark.note is Note.NOT_STABLE for remark in level.remarks)
     lines = [
-        f"WARNING: {remark.text.replace(' %', '%')}; {remark.note.advice}"  # this script's notation of percent
+        f"WARNING: {remark.text.replace(' %', '%')}; {advice(remark.note)}"  # this script's notation of percent
         for remark in level.remarks
         if remark.note not in _NOT_SHOWN
     ]

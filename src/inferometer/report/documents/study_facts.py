@@ -162,15 +162,17 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
     on = f" on {hardware(study)}"
     if not found.does_pass:
         return f"no configuration satisfies the constraints; without them {name} is the best {target}{on}."
+    if len(study.ranked) == 1:
+        return f"{name} is the only configuration measured{on}."
     if name == study.default_name:
-        return f"{name}, the model's own configuration, is the best{where}{on}; there is no gain to be had."
+        return f"{name}, the model's own configuration, is the best of them{where}{on}: the others showed no gain."
     if found.gain_percent is None:
         problem = (
             "does not satisfy the constraints" if found.has_default else "gave no measurement to compare with"
         )
         return f"{name} is the best{where} {target}{on}; the default configuration {problem}."
     if round(found.gain_percent) <= 0:
-        return f"{name} is the best{where} but offers no gain over the default configuration{on}."
+        return f"{name} is the best of them{where} but showed no gain over the default configuration{on}."
     if not found.is_sure:
         return (
             f"{name} has the best figures{where} {target}{on}, but its difference from the default configuration is "

@@ -190,6 +190,12 @@ REFUSED = [
         ["plots.p.x_axis", "speed"],
     ),
     (
+        "a plot of two metrics on one axis",
+        "plots: {p: {x_axis: [perf_latency_p99, perf_throughput], y_axis: perf_throughput}}\n",
+        [],
+        ["plots.p.x_axis", "perf_latency_p99"],
+    ),
+    (
         "top configs without constraints",
         None,
         ["--num-top-model-configs", "2"],
@@ -730,6 +736,21 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
         tuple({"threads": {"string_value": text}} for text in ("1", "2.5", "x")),
         (4, 8),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "axis"),
+    [
+        ("concurrency-range", "concurrency"),
+        ("request_rate_range", "request_rate"),
+        ("batch-size", "batch_size"),
+        ("perf_throughput", "perf_throughput"),
+    ],
+)
+def test_a_plot_may_call_the_load_as_the_load_generator_does(tmp_path, given, axis):
+    yaml = f"plots: {{p: {{x_axis: {given}, y_axis: perf_latency_p99}}}}\nprofile_models: W\n"
+    (plot,) = job("-m", "r", yaml=yaml, tmp_path=tmp_path).config.plots
+    assert (plot.x, plot.y) == (axis, "perf_latency_p99")
 
 
 def test_an_old_name_is_accepted_with_a_warning(tmp_path):

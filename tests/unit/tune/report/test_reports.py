@@ -112,6 +112,16 @@ def test_the_sentence_matches_the_result(goal, formula, words):
     assert words in markdown(study_document(study, 3))
 
 
+def test_a_single_configuration_is_not_called_the_best():
+    study = made()
+    alone = replace(
+        study, trials=tuple(trial for trial in study.trials if trial.parts[0].variant == study.default_name)
+    )
+    assert "W_config_default is the only configuration measured on" in facts.sentence(alone)
+    assert "best" not in facts.sentence(alone)
+    assert "gain" not in facts.sentence(alone)
+
+
 def test_a_difference_within_the_spread_is_not_reported_as_a_gain():
     study = made(formula=lambda variant, load: (100.0 if variant.is_default else 104.0, 1.0))
     wide = tuple(
