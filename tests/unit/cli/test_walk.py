@@ -708,7 +708,7 @@ def test_every_option_has_an_effect_or_is_refused(
 
 def assert_has_remedy(said: str, field: str) -> None:
     """Check that the message has a remedy which names only existing options."""
-    assert said.strip().partition("; ")[2], f"{field}: {said}"
+    assert re.search(r"(; |\. )\S", said), f"{field}: {said}"  # a remedy after a full stop begins a sentence
     known = {name for command in WALKED.values() for name in command.by_name}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) <= known, said
 

@@ -100,8 +100,8 @@ def test_shape_fills_a_variable_size(read):
         pytest.param(
             {"A": INTS, "FOO": b""},
             (A, B),
-            "Provided data file 'FOO' does not correspond to a valid model input or output.; "
-            "take it out of in, or name it after one of A, B, SUM, WORDS",
+            "Provided data file 'FOO' does not correspond to a valid model input or output. "
+            "Take it out of in, or name it after one of A, B, SUM, WORDS",
             id="a file of another name",
         ),
         pytest.param(
