@@ -129,6 +129,8 @@ def _run(words: list[str]) -> int:
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
         if name in OTHER_TOOLS:
             raise UsageError(f"unknown command '{name}'", remedy=_as_ours(OTHER_TOOLS[name], rest))
+        if about := nearest(name, ("--version", "--help")):
+            raise UsageError(f"unknown option '{name}'", remedy=f"did you mean '{about}'?")
         if name.startswith("-"):
             raise UsageError(f"'{name}' comes before the command", remedy=_command_first(words))
         if is_address(name):

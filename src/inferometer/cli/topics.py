@@ -33,7 +33,7 @@ def _mentioning(words: str) -> list[str]:
     gap = r"[\s_-]+"
     parts = [re.escape(part) for part in re.split(gap, words) if part]
     wanted = re.compile(rf"\b{gap.join(parts)}\b", re.IGNORECASE)
-    return [page for page in topics() if parts and wanted.search(_text(page))]
+    return [page for page in topics() if words[:1].isalnum() and wanted.search(_text(page))]
 
 
 def _text(name: str) -> str:

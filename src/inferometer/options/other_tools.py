@@ -18,7 +18,7 @@ OTHER_TOOLS = {
         "--rankings-passages-prompt-token-stddev --rankings-query-prompt-token-mean "
         "--rankings-query-prompt-token-stddev",
         "--budget --duration": "--time --timelimit --benchmark-duration --max-time --max-duration --length "
-        "--constraint",
+        "--seconds --secs --constraint",
         "--budget -d": "--run-time --max-seconds --trials --max-trials",
         "--timeout": "--request-timeout --request-timeout-seconds",
         "--json": "-o --output --out --output-path --output-file --output-dir --summary-export --artifact-dir "
@@ -65,7 +65,8 @@ OTHER_TOOLS = {
         "--ramp --shape-load": "--concurrency-ramp-duration --ramp",
         "--speed": "--replay-speedup --synthesis-speedup-ratio",
         "--replay": "--open-loop-strict --self-timed",
-        "--url": "--host --target --port --server --base-url --address",
+        "--url --http-port": "--port",
+        "--url": "--host --target --server --base-url --address",
         "--arrivals": "--distribution --poisson --request-distribution --arrival-pattern --request-rate-mode",
         "--burstiness": "--arrival-smoothness --vllm-burstiness",
         "--max-error-rate": "--failed-request-threshold",

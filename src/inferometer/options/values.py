@@ -591,7 +591,10 @@ def resources(name: str, word: str) -> dict[str, float]:
 @reads("NUMBER", check=_at_least(1, most=99, is_whole=True))
 def _percentile(name: str, word: str) -> int | None:
     """1 to 99, or -1 for the mean, which becomes None."""
-    number = _whole(name, word, word)
+    try:
+        number = _whole(name, word, word)
+    except UsageError as error:
+        raise invalid(name, word, "give a whole number from 1 to 99, or -1 for the mean") from error
     if number != -1 and not 0 < number < 100:
         raise refusal(name, f"The value must be -1 for not reporting or in range (0, 100), but is {number}")
     return None if number == -1 else number
