@@ -16,8 +16,7 @@ from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_
 from inferometer.stats.result import JudgedLoad
 
 TAIL = 0.025  # probability on either side of the interval
-OVER = 1.1  # the estimate exceeds the limit by more than this factor
-OVER_TAIL = 0.03  # with this probability
+OVER = 1.1  # largest ratio of the estimate to the low end
 LOWEST = 1024  # largest reduction of the first load
 DITHER = 0.8  # difference in the logarithm of the share on either side of the limit,
 MOST_DITHER = 0.1  # up to this difference in the logarithm of the load
@@ -148,7 +147,7 @@ class Knowledge:
         )
 
     def estimate(self, found: Bracket) -> float:
-        """Return the headline figure: the most likely limit, limited by the chance that it is `OVER` times too high."""
+        """Return the headline figure: the most likely limit, but at most `OVER` times the low end."""
         if self.posterior is None or not self.is_met:
             return 0.0
         if not found.low:
@@ -156,10 +155,7 @@ class Knowledge:
         if not self.is_missed and math.isinf(found.high):
             return max(run.load for run in self.runs)
         middle = self.highest_met if self.is_misfit else self.posterior.quantile(0.5)
-        safe = found.low
-        if not self.is_misfit and not self.is_whole:
-            safe = max(safe, self.posterior.quantile(OVER_TAIL))
-        middle = min(middle, OVER * safe, found.high)
+        middle = min(middle, OVER * found.low, found.high)
         return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
 
     def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
