@@ -54,6 +54,7 @@ PATIENCE = 0.25  # share of the duration to wait for a first answer,
 PATIENT = 3  # and the answer times it may take, because one of the previous load is still in flight
 BELOW = 0.85  # share of the load that saturates the server: the first load to try
 RAISED = 1.3  # factor above a load that meets the SLO at which saturation is then assumed
+REFUTED = 2.0  # margins of the capacity above which such a load shows that it was not saturation
 FIRST_LEVELS = 0.03  # share of the duration for each of the first levels,
 FEW_LEVELS = 4
 LEVEL = 0.06  # for later levels,
@@ -263,7 +264,7 @@ class _Search:
         capacity."""
         found = self._fitted()
         if self.capacity is not None and found.highest_met > self.capacity.most / (1 + CAP_MARGIN):
-            self.capacity = Capacity(RAISED * found.highest_met / (1 + CAP_MARGIN), is_seen=False)
+            self.capacity = raised(self.capacity, found.highest_met)
             found = self._fitted()
         self.is_misfit = found.is_misfit
         bracket = found.bracket()
@@ -469,6 +470,12 @@ def refined(capacity: Capacity, runs: Sequence[LoadRun]) -> Capacity:
     if not is_alike:
         return capacity
     return Capacity(requests / (capacity.ends / capacity.value + seconds), _margin(requests), ends=requests)
+
+
+def raised(capacity: Capacity, load: float) -> Capacity:
+    """Return a capacity above a load that meets the SLO; saturation was still seen if its error explains the load."""
+    is_seen = capacity.is_seen and load <= (1 + REFUTED * capacity.margin) * capacity.value
+    return Capacity(RAISED * load / (1 + CAP_MARGIN), is_seen=is_seen)
 
 
 def _margin(requests: int) -> float:
