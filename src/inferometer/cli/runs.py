@@ -1,6 +1,7 @@
 """`inferometer runs`: list and manage stored runs."""
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,16 @@ COMMAND = Command(
 )
 
 
+_MEANT = {
+    "rm": "remove",
+    "delete": "remove",
+    "del": "remove",
+    "view": "show",
+    "get": "show",
+    "load": "import",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     store: Store
@@ -49,8 +60,13 @@ class _Asked:
 
 def run(request: Request[RunsOptions]) -> int:
     words, options = request.words, request.own
-    store = open_store(request.asides.store)
     verb, rest = (words[0], words[1:]) if words and words[0] in _VERBS else ("list", words)
+    if len(words) > 1 and (meant := _MEANT.get(words[0])):
+        raise UsageError(
+            f"'{words[0]}' is not an action of `runs`",
+            remedy=f"write inferometer runs {meant} {shlex.join(words[1:])}",
+        )
+    store = open_store(request.asides.store)
     useless = [
         f"--{name}"
         for name, verbs in (("json", ("list", "show", "export")), ("mlflow", ("export",)))

@@ -92,6 +92,7 @@ def test_an_unknown_subject_gets_the_nearest(words: tuple[str, ...], remedy: str
         ("--versions", "did you mean '--version'?"),
         ("--hlep", "did you mean '--help'?"),
         ("help --all", "the topics are"),
+        ("runs rm 7f3a", "write inferometer runs remove 7f3a"),
         ("serve --port 8000", "it is --http-port here: --http-port"),
         ("measure h:1 m --port 8000", "it is --url here"),
         ("measure h:1 m --seconds 2", "it is --duration here"),
