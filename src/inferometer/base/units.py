@@ -15,6 +15,7 @@ monotonic_ns: Clock = time.monotonic_ns
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
+INFERENCES, REQUESTS = "infer/s", "requests/s"  # units of throughput
 UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # in nanoseconds
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+) ?(?P<unit>[a-zµ]*) ?")

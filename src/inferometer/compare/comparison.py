@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
+from inferometer.base.units import INFERENCES, REQUESTS
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.result import Result
 
@@ -140,6 +141,12 @@ class Comparison(Answer):
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of throughput: requests if any variant counts them."""
+        counts_requests = any(row.result.effective.rate_unit == REQUESTS for row in self.variants)
+        return REQUESTS if counts_requests else INFERENCES
 
     @property
     def outcome(self) -> str:

@@ -186,7 +186,7 @@ def _verdict(
         return Verdict(
             UNKNOWN,
             "The server provides no statistics, so only the client's view is available: "
-            f"{quantity(top.throughput)} infer/s at concurrency {top.concurrency}{_growth_words(rows)}.",
+            f"{quantity(top.throughput)} {top.rate_unit} at concurrency {top.concurrency}{_growth_words(rows)}.",
         )
     busiest = max(table, key=lambda row: row.utilisation)
     if top.is_crowded and not _is_undisturbed(top, busiest):
@@ -217,7 +217,7 @@ def _maybe_held_up(rows: Sequence[Observation], busiest: StepFigures) -> Verdict
     """Return a verdict if instances wait for each other, or batches cost more than their parts."""
     slow = maybe_slow_batches(rows, busiest.name)
     if slow is not None and busiest.is_batching:
-        return Verdict(BATCHING, _slow_words(busiest, slow), busiest.name)
+        return Verdict(BATCHING, _slow_words(busiest, slow, rows[-1].rate_unit), busiest.name)
     shared = maybe_shared(rows, busiest.name)
     if shared is None or busiest.instances + 0.5 < shared.working:
         return None
@@ -229,13 +229,13 @@ def _maybe_held_up(rows: Sequence[Observation], busiest: StepFigures) -> Verdict
     return Verdict(SHARED, sentence, busiest.name)
 
 
-def _slow_words(busiest: StepFigures, slow: SlowBatches) -> str:
+def _slow_words(busiest: StepFigures, slow: SlowBatches, rate_unit: str) -> str:
     times = f"{duration(slow.batch_s * NS_PER_S)}, {slow.batch_s / slow.one_s:.1f} times as long as"
     what = "a single one" if slow.items == 1 else f"one of {rough(slow.items)}"
     return (
         f"Batching makes {busiest.name} slower: an execution of {rough(slow.batch)} takes "
         f"{times} {what} ({duration(slow.one_s * NS_PER_S)}). Without dynamic batching it could reach "
-        f"{quantity(busiest.instances * slow.items / slow.one_s / busiest.calls)} infer/s."
+        f"{quantity(busiest.instances * slow.items / slow.one_s / busiest.calls)} {rate_unit}."
     )
 
 
@@ -257,8 +257,9 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
     words = f"all its {busiest.instances} instances are" if busiest.instances > 1 else "its only instance is"
     bound = _at_most(busiest.bound or 0.0, _reached(rows))
     sentence = (
-        f"{busiest.name} limits the throughput: {words} busy {share(min(busiest.utilisation, 1.0))} of the time, which "
-        f"allows at most {bound} infer/s. Without queueing it takes {share(busiest.light_share)} of a request's time."
+        f"{busiest.name} limits the throughput: {words} busy {share(min(busiest.utilisation, 1.0))} of the time, "
+        f"which allows at most {bound} {top.rate_unit}. Without queueing it takes "
+        f"{share(busiest.light_share)} of a request's time."
     )
     if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
         now = predict(pipeline, top.concurrency).throughput

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
+from inferometer.base.units import INFERENCES
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
 from inferometer.stats.intervals import relative_difference
 from inferometer.stats.measurement import Estimate, GpuFigures
@@ -192,6 +193,11 @@ class Diagnosis(Answer):
     is_stopped: bool = False  # the command started the server, and stopped it
     notes: tuple[str, ...] = ()  # missing information and its consequences
     serving: Serving | None = None  # only for servers that generate text
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of throughput."""
+        return self.results[0].effective.rate_unit if self.results else INFERENCES
 
     @property
     def best(self) -> ChangeTrial | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.base.frozen import frozen
-from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.base.units import INFERENCES, NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, Executions, ModelStatistics
 from inferometer.stats.measurement import CROWDED, Estimate, GpuFigures, HostUse, Level, NetworkFigures
@@ -65,6 +65,7 @@ class Observation:
     host: HostUse | None = None
     variation: float | None = None  # coefficient of variation of the latency
     gpus: tuple[GpuFigures, ...] = ()  # from the server's metrics, or from NVML on this machine
+    rate_unit: str = INFERENCES
     noise: float = 0.0  # relative half-width of the throughput's 95 % interval; 0 if unknown
     trip_s: float | None = None  # round trip of the network; None if unknown, or on this machine
 
@@ -149,7 +150,9 @@ Sizes = Mapping[tuple[str, str], tuple[Executions, ...]]
 """Executions by batch size, for each (model, version)."""
 
 
-def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> Observation | None:
+def observation(
+    level: Level, model: ModelSpec, sizes: Sizes | None = None, rate_unit: str = INFERENCES
+) -> Observation | None:
     """Return the observation of a level; None if no request succeeded. Without statistics it has no steps.
 
     `sizes` replaces the batch sizes in the level's statistics.
@@ -172,6 +175,7 @@ def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> O
         host=host,
         variation=(found.latency.std_ns or 0) / found.latency.mean_ns if found.latency.mean_ns else None,
         gpus=(found.metrics.gpus if found.metrics is not None else ()) or (() if host is None else host.gpus),
+        rate_unit=rate_unit,
         noise=found.infer_per_s.relative_half_width or 0.0,
         trip_s=_trip_s(level.network),
     )

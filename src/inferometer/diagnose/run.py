@@ -207,7 +207,8 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
             before = _counters(instrument)
             level = measure_level(instrument, setup.level_settings, point)
             result = replace(result, levels=(*result.levels, level))
-            row = observation(level, setup.model, executions(before, _counters(instrument)))
+            sizes = executions(before, _counters(instrument))
+            row = observation(level, setup.model, sizes, result.effective.rate_unit)
             if row is not None:
                 rows.append(row)
             if level.is_cut_short or watcher.is_interrupted():

@@ -569,7 +569,7 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     capped = is_capped(raw.settings, raw.point.plan)
     # With a client-limited level, the client itself may cause the change.
     is_seen = raw.settings.finds_warm_up and client_limit(found, is_capped=capped, host=raw.host) is None
-    started = fast_start(counted) if is_seen else None
+    started = fast_start(counted, raw.settings.rate_unit) if is_seen else None
     if started is not None:
         return started
     if not _is_unsure(raw):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo
-from inferometer.base.units import NS_PER_S, Clock
+from inferometer.base.units import INFERENCES, NS_PER_S, Clock
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Load, ResizableLoad
 from inferometer.measure.host import HostWatch
@@ -52,6 +52,7 @@ class LevelSettings:
     is_whole: bool = False
     finds_warm_up: bool = False  # exclude windows at the start that differ from the rest
     patience_ns: int = FAR_NS  # longest wait for counted requests that are outstanding
+    rate_unit: str = INFERENCES  # of throughput, in sentences
     has_tokens: bool = False
     asked_tokens: tuple[int, ...] = ()  # as in Traffic
     is_serial: bool = False  # requests of a sequence wait for the previous answer

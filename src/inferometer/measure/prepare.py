@@ -35,7 +35,7 @@ from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import MetricsEndpoint, llm_warnings, warnings_about
 from inferometer.options.checking import EXACT
-from inferometer.options.effective import Effective, effective
+from inferometer.options.effective import Effective, effective, rate_unit
 from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
@@ -499,7 +499,9 @@ def _level_settings(
             max_trials=options.max_trials,
             latency_limit_ms=options.latency_limit_ms,
             is_lenient=options.asynchronous,
+            rate_unit=rate_unit(options.service_kind),
         ),
+        rate_unit=rate_unit(options.service_kind),
         has_tokens=KINDS[options.service_kind].has_tokens,
         is_serial=options.serial_sequences and model.any_sequence,
         promise=None if options.slo is None else _checked_slo(options, options.slo),

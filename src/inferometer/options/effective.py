@@ -4,7 +4,10 @@ import dataclasses
 from typing import Any, Literal
 
 from inferometer.base.frozen import frozen
+from inferometer.base.units import INFERENCES, REQUESTS
 from inferometer.options.options import Options
+
+_REQUEST_KINDS = ("http", "dynamic_grpc", "openai")  # service kinds whose requests are not inferences
 
 
 @frozen
@@ -62,6 +65,16 @@ class Effective:
     collect_metrics: bool = False
     metrics_interval_ms: int = 1000
 
+    @property
+    def rate_unit(self) -> str:
+        """The unit of throughput: inferences, or requests if the server has no model or generates text."""
+        return rate_unit(self.service_kind)
+
+    @property
+    def batch_words(self) -> str:
+        """The batch size; empty if requests are counted."""
+        return f"batch {self.batch}" if self.rate_unit == INFERENCES else ""
+
     def __getitem__(self, name: str) -> Any:
         """Return a setting by name; in 0.1 this class was a mapping."""
         if name not in _NAMES:
@@ -74,6 +87,11 @@ class Effective:
 
 _NAMES = frozenset(field.name for field in dataclasses.fields(Effective))
 _TAKEN = _NAMES & {field.name for field in dataclasses.fields(Options)}
+
+
+def rate_unit(service_kind: str) -> str:
+    """The unit of throughput of a kind of servers."""
+    return REQUESTS if service_kind in _REQUEST_KINDS else INFERENCES
 
 
 def effective(options: Options, **derived: Any) -> Effective:

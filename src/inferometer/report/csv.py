@@ -12,10 +12,10 @@ from pathlib import Path
 
 from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
+from inferometer.base.units import REQUESTS
 from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
-from inferometer.report.counted import counts_requests
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import (
@@ -184,7 +184,7 @@ def _layout(result: Result) -> Layout:
     rows += [row.measurement for row in classes if row.measurement is not None]
     servers = [row.server for row in rows if row.server is not None]
     has_tokens = bool(result.effective.verbose_csv) or not _is_classic(result)
-    is_plain = counts_requests(result.effective) and not _is_classic(result)
+    is_plain = result.effective.rate_unit == REQUESTS and not _is_classic(result)
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(model.any_cache for model in servers),

@@ -125,7 +125,7 @@ def interval(estimate: Estimate) -> str:
     return "" if half is None else f"±{share(half)}"
 
 
-def rate(per_s: Estimate, unit: str = "infer/s") -> str:
+def rate(per_s: Estimate, unit: str) -> str:
     """`12,345 infer/s ±1.4 %`."""
     return f"{quantity(per_s.value)} {unit} {interval(per_s)}".rstrip()
 

@@ -8,7 +8,6 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
 from inferometer.compare.regression import RegressionCheck
-from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
 from inferometer.report.documents.comparison import sentences
 from inferometer.report.format import first_line, level_label, plural
@@ -53,8 +52,7 @@ def _xml(text: str) -> str:
 
 
 def result_junit(result: Result, made: Document) -> str:
-    text = junit(f"inferometer {result.command}", result.started_at, result_cases(result), made.verdict)
-    return in_requests(text) if counts_requests(result.effective) else text
+    return junit(f"inferometer {result.command}", result.started_at, result_cases(result), made.verdict)
 
 
 def comparison_junit(comparison: Comparison, _: Document) -> str:
@@ -103,9 +101,9 @@ def result_cases(result: Result) -> Iterator[Case]:
         problem = "" if finding.value else "failure" if is_never_met(finding) else "skipped"
         yield Case(group, f"meets {finding.promise}", problem, finding_sentence(finding) if problem else "")
         return
-    most = float(result.effective.max_error_rate or 0.0)
+    most, unit = float(result.effective.max_error_rate or 0.0), result.effective.rate_unit
     for level in result.levels:
-        problem, why = _problem(level, most if result.fails_too_often(most) else 1.0)
+        problem, why = _problem(level, most if result.fails_too_often(most) else 1.0, unit)
         name = level_label(level.mode, level.value)
         yield Case(
             group, name if level.promise is None else f"{name} meets {level.promise.promise}", problem, why
@@ -114,7 +112,7 @@ def result_cases(result: Result) -> Iterator[Case]:
             if row.promise is not None:
                 broken = {"broken": "failure", "undecided": "skipped"}.get(row.promise.verdict, "")
                 case = f"{name}, {row.name} meets {row.promise.promise}"
-                yield Case(group, case, broken, reasons(row.promise) if broken else "")
+                yield Case(group, case, broken, reasons(row.promise, unit) if broken else "")
     if (verdict := result.mlperf) is not None:
         problem = "" if verdict.is_valid else "failure" if verdict.is_too_slow else "skipped"
         why = "; ".join(f"{rule.name}: {rule.text}" for rule in verdict.failed)
@@ -124,7 +122,7 @@ def result_cases(result: Result) -> Iterator[Case]:
             yield Case(group, "the run", "failure", first_line(remark.text))
 
 
-def _problem(level: Level, most_failed: float) -> tuple[str, str]:
+def _problem(level: Level, most_failed: float, unit: str) -> tuple[str, str]:
     found = level.measurement
     if found is None and level.has_remark(Note.INTERRUPTED):
         return "skipped", "interrupted"
@@ -134,9 +132,9 @@ def _problem(level: Level, most_failed: float) -> tuple[str, str]:
         return "failure", f"{found.failed_count:,} of {plural(found.ended_count, 'request')} failed"
     outcome = level.promise
     if outcome is not None and outcome.verdict == "broken":
-        return "failure", reasons(outcome)
+        return "failure", reasons(outcome, unit)
     if level.has_remark(Note.INTERRUPTED):
         return "skipped", "interrupted"
     if outcome is None or outcome.verdict == "kept":
         return "", ""
-    return "skipped", f"undecided: {reasons(outcome)}"
+    return "skipped", f"undecided: {reasons(outcome, unit)}"

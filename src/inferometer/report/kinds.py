@@ -38,24 +38,12 @@ class AnswerKind:
     document: Callable[[Any], Document]
     csv: Callable[[Any], str]
     junit: Callable[[Any, Document], str] | None = None  # for answers that pass or fail
-    results: Callable[[Any], tuple[Result, ...]] = lambda _: ()  # the measurements in it
 
 
 KINDS = (
-    AnswerKind(Result, measurement_document, main_csv, result_junit, results=lambda result: (result,)),
-    AnswerKind(
-        Diagnosis,
-        diagnosis_document,
-        answer_csv.diagnosis_csv,
-        results=lambda diagnosis: diagnosis.results,
-    ),
-    AnswerKind(
-        Comparison,
-        comparison_document,
-        answer_csv.comparison_csv,
-        comparison_junit,
-        lambda comparison: tuple(variant.result for variant in comparison.variants),
-    ),
+    AnswerKind(Result, measurement_document, main_csv, result_junit),
+    AnswerKind(Diagnosis, diagnosis_document, answer_csv.diagnosis_csv),
+    AnswerKind(Comparison, comparison_document, answer_csv.comparison_csv, comparison_junit),
     AnswerKind(Study, tuning_document, answer_csv.study_csv),
     AnswerKind(Inspection, inspection_document, answer_csv.inspection_csv),
     AnswerKind(RegressionCheck, regression_document, answer_csv.regression_csv, regression_junit),

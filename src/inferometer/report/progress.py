@@ -9,9 +9,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
 from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
+from inferometer.base.units import INFERENCES, NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.options.effective import Effective
-from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.format import (
     NO_BREAK,
     NONE,
@@ -57,14 +56,11 @@ class Progress(Watcher):
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
-        self._counts_requests = False
+        self._rate_unit = INFERENCES
         self._trials = TrialsSoFar()
 
     def prepared(self, effective: Effective) -> None:
-        self._counts_requests = counts_requests(effective)
-
-    def _counted(self, text: str) -> str:
-        return in_requests(text) if self._counts_requests else text
+        self._rate_unit = self._trials.rate_unit = effective.rate_unit
 
     def is_interrupted(self) -> bool:
         return self._interrupted()
@@ -89,6 +85,7 @@ class TrialsSoFar:
     number: int = 0
     title: str = ""  # of the current trial
     is_known: bool = False
+    rate_unit: str = INFERENCES
     best: str = ""
     names: dict[str, str] = field(default_factory=dict)  # of configurations whose values are their names
 
@@ -106,7 +103,7 @@ class TrialsSoFar:
         self.title = f"trial {self.number}: {name}, {_load_words(trial)}"
 
     def words(self, trial: Any) -> str:
-        text, name = _trial_words(trial), getattr(trial, "name", "")
+        text, name = _trial_words(trial, self.rate_unit), getattr(trial, "name", "")
         return text.replace(name, self.names[name]) if name in self.names else text
 
     def result(self, trial: Any) -> str:
@@ -152,7 +149,7 @@ class PlainProgress(Progress):
 
     def window_finished(self, number: int, window: WindowFigures) -> None:
         if self._is_verbose:
-            self._show(f"{self._label}: {_window(number, window)}")
+            self._show(f"{self._label}: {_window(number, window, self._rate_unit)}")
 
     def progressed(self, progress: LevelProgress) -> None:
         self._figures.add(progress)
@@ -175,7 +172,7 @@ class PlainProgress(Progress):
 
     def _show(self, line: str) -> None:
         self._last_ns = self._clock()
-        line = printable(self._counted(line))
+        line = printable(line)
         if self._stream.isatty():
             columns = os.get_terminal_size(self._stream.fileno()).columns or FALLBACK_COLUMNS
             line = fill(glued(line), columns, subsequent_indent="  ", break_on_hyphens=False)
@@ -301,7 +298,7 @@ class LiveProgress(Progress):
         key = (level.mode, level.value)
         if self._done and self._done[-1][0] == key:  # measured again, with more workers or for longer
             self._done.pop()
-        said = self._counted(level_sentence(level, with_ok=self._bracket is None))
+        said = level_sentence(level, with_ok=self._bracket is None)
         self._done = [*self._done, (key, said)][-LIVE_LINES:]
         self._draw(is_due=True)
 
@@ -474,10 +471,10 @@ def _errors(figures: LiveFigures) -> str:
     return f"{plural(figures.failed, 'error')} ({share(figures.failed / figures.ended)})"
 
 
-def _window(number: int, window: WindowFigures) -> str:
+def _window(number: int, window: WindowFigures, rate_unit: str) -> str:
     words = [f"window {number}"]
     if window.request_count:
-        words += [f"{quantity(window.infer_per_s)} infer/s", duration(window.latency_ns)]
+        words += [f"{quantity(window.infer_per_s)} {rate_unit}", duration(window.latency_ns)]
     else:
         words.append("no request finished")
     if window.failed_count:
@@ -485,7 +482,7 @@ def _window(number: int, window: WindowFigures) -> str:
     return ", ".join(words)
 
 
-def _trial_words(trial: Any) -> str:
+def _trial_words(trial: Any, rate_unit: str) -> str:
     """Describe a trial of a diagnosis or of the tuner."""
     from inferometer.diagnose.diagnosis import ChangeTrial
     from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, TOKENS
@@ -493,9 +490,9 @@ def _trial_words(trial: Any) -> str:
     if isinstance(trial, ChangeTrial):
         from inferometer.report.documents.diagnosis import trial_words
 
-        return trial_words(trial)
+        return trial_words(trial, rate_unit)
 
-    rates = ((trial.combined(TOKENS), "tokens/s"), (trial.combined(THROUGHPUT), "infer/s"))
+    rates = ((trial.combined(TOKENS), "tokens/s"), (trial.combined(THROUGHPUT), rate_unit))
     p99_ms = trial.combined(LATENCY_P99)
     figures = [f"{quantity(rate)} {unit}" for rate, unit in rates if rate is not None][:1]
     figures += [] if p99_ms is None else [f"p99 {duration(p99_ms * NS_PER_MS)}"]

@@ -23,7 +23,7 @@ def judged_levels(result: Result) -> tuple[Judged, ...]:
     return tuple(sorted(rows, key=lambda row: row[0].value))
 
 
-def figure_words(term: TermOutcome) -> str:
+def figure_words(term: TermOutcome, rate_unit: str) -> str:
     """A figure with its interval: `63.0 ms ±3 %`, `0.5 % (0.1 % to 1.2 %)`."""
     found = term.found
     if found is None:
@@ -35,13 +35,14 @@ def figure_words(term: TermOutcome) -> str:
     if term.name.startswith("energy"):
         value = f"{quantity(found.value)} J"
     else:
-        value = f"{quantity(found.value)} infer/s" if term.name == "throughput" else duration(found.value)
+        is_rate = term.name == "throughput"
+        value = f"{quantity(found.value)} {rate_unit}" if is_rate else duration(found.value)
     return f"{value} {interval(found)}".rstrip()
 
 
-def term_words(term: TermOutcome) -> str:
+def term_words(term: TermOutcome, rate_unit: str) -> str:
     """`p99 63.0 ms ±3 %`, with remarks in parentheses."""
-    words = f"{term.name} {figure_words(term)}"
+    words = f"{term.name} {figure_words(term, rate_unit)}"
     return f"{words} ({term.reason})" if term.reason else words
 
 
@@ -52,9 +53,10 @@ def outcome_words(outcome: PromiseOutcome) -> str:
     return words if outcome.verdict == "kept" or not names else f"{words}: {names}"
 
 
-def reasons(outcome: PromiseOutcome) -> str:
+def reasons(outcome: PromiseOutcome, rate_unit: str) -> str:
     """The figures that decided the verdict, or why none did."""
-    return outcome.reason or ", ".join(map(term_words, outcome.of(outcome.verdict)))
+    terms = outcome.of(outcome.verdict)
+    return outcome.reason or ", ".join(term_words(term, rate_unit) for term in terms)
 
 
 def promise_sentence(result: Result) -> str:
@@ -62,22 +64,22 @@ def promise_sentence(result: Result) -> str:
     rows = judged_levels(result)
     if not rows:
         return ""
-    promise = f"'{rows[0][1].promise}'"
+    promise, unit = f"'{rows[0][1].promise}'", result.effective.rate_unit
     kept, broken, undecided = (_of(rows, verdict) for verdict in ("kept", "broken", "undecided"))
     said = []
     if kept:
         where = _where(kept, rows, "up to" if kept == rows[: len(kept)] else "at", kept[-1])
         said.append(f"meets {promise} {where}")
         if len(rows) == 1:
-            said[-1] += f": {reasons(rows[0][1])}"
+            said[-1] += f": {reasons(rows[0][1], unit)}"
     if broken:
         is_last = len(broken) > 1 and broken == rows[-len(broken) :]
         where = _where(broken, rows, "from" if is_last else "at", broken[0])
-        said.append(f"{'violated' if kept else f'violates {promise}'} {where}: {reasons(broken[0][1])}")
+        said.append(f"{'violated' if kept else f'violates {promise}'} {where}: {reasons(broken[0][1], unit)}")
     if undecided:
         where = _where(undecided, rows, "at")
         words = f"undecided {where}" if said else f"undecided {where} whether {promise} is met"
-        said.append(f"{words}: {reasons(undecided[0][1])}")
+        said.append(f"{words}: {reasons(undecided[0][1], unit)}")
     words = "; ".join(said)
     advice = (
         " Use longer levels (-d) or more requests (-n) to decide it." if _is_time_short(undecided) else ""

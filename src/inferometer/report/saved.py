@@ -12,7 +12,6 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
 from inferometer.options.names import option_name
-from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
 from inferometer.report.kinds import TYPES, kind_of
 from inferometer.report.markdown import markdown
@@ -42,8 +41,6 @@ def consistent(*origins: str) -> Iterator[None]:
 def document(answer: Answer) -> Document:
     """The answer as a document, ready for any form; it includes its source file."""
     found = kind_of(answer).document(answer)
-    if any(counts_requests(result.effective) for result in kind_of(answer).results(answer)):
-        found = in_requests(found)
     source = answer_file.to_json(answer)
     is_foreign = isinstance(answer, Result) and bool(answer.source)
     tool = f"inferometer {inferometer.__version__}" if is_foreign else answer.tool

@@ -189,11 +189,11 @@ def limit_words(finding: Finding) -> str:
     return f"{name} {low} {'and' if finding.confidence is None else 'to'} {high}"
 
 
-def start_words(start: StartFigures) -> str:
+def start_words(start: StartFigures, rate_unit: str) -> str:
     """Describe the start of a level that was excluded."""
     line = (
         f"the first {duration(start.duration_ns)} differ from the rest and are excluded: "
-        f"{quantity(start.infer_per_s)} infer/s"
+        f"{quantity(start.infer_per_s)} {rate_unit}"
     )
     return f"{line}, {_mean_and_tail(start.latency)}" if start.latency.count else line
 

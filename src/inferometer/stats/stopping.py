@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, duration, plain_number, quantity, share
+from inferometer.base.units import INFERENCES, NS_PER_MS, duration, plain_number, quantity, share
 from inferometer.stats.doubts import FEWEST_WINDOWS, courses, drift, sparkline
 from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 
@@ -35,6 +35,7 @@ class Stability:
     max_trials: int
     latency_limit_ms: int
     is_lenient: bool  # asynchronous: an unstable latency only causes a warning
+    rate_unit: str = INFERENCES
 
 
 class StopDecision(NamedTuple):
@@ -85,7 +86,9 @@ def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
     latencies = [window.service_ns for window in recent]
     apart = []
     if not _agree(rates, rule.percentage):
-        apart.append(f"throughput ranged from {quantity(min(rates))} to {quantity(max(rates))} infer/s")
+        apart.append(
+            f"throughput ranged from {quantity(min(rates))} to {quantity(max(rates))} {rule.rate_unit}"
+        )
     if not _agree(latencies, rule.percentage):
         apart.append(f"latency ranged from {duration(min(latencies))} to {duration(max(latencies))}")
     words = " and ".join(apart)
@@ -151,7 +154,7 @@ def cold_windows(windows: Sequence[WindowFigures]) -> int:
     return 0 if any(window.failed_count for window in windows[:cold]) else cold
 
 
-def fast_start(windows: Sequence[WindowFigures]) -> Doubt | None:
+def fast_start(windows: Sequence[WindowFigures], rate_unit: str) -> Doubt | None:
     """Return a doubt if the level began faster than it continued: such a start is part of the figures."""
     name, rates = courses(windows)[0]
     count = steady_from(np.array(rates))
@@ -159,7 +162,7 @@ def fast_start(windows: Sequence[WindowFigures]) -> Doubt | None:
         return None
     start = duration(sum(window.duration_ns for window in windows[:count]))
     early, later = (float(np.mean(part)) for part in (rates[:count], rates[count:]))
-    unit = "infer/s" if name == "throughput" else name
+    unit = rate_unit if name == "throughput" else name
     text = (
         f"the first {start} had {quantity(early)} {unit}, the rest {quantity(later)}: the server got slower"
     )

@@ -82,6 +82,11 @@ UNUSED = (
 )
 
 
+def test_a_server_without_a_model_has_a_throughput_in_requests():
+    found = conclude((replace(row(8, 100.0), rate_unit="requests/s"),), HERE, ()).verdict
+    assert "100 requests/s at concurrency 8" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("rows", "extra", "kind", "culprit"),
     [

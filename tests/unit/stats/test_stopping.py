@@ -1,5 +1,7 @@
 """The two stopping rules of a level."""
 
+from dataclasses import replace
+
 import pytest
 
 from inferometer.stats.measurement import Estimate, WindowFigures
@@ -36,6 +38,13 @@ STEADY = (100.0, 1000)
 def test_stability_compares_the_last_three_windows(found, is_done, is_stable):
     verdict = judge_stability(RULE, windows(*found))
     assert (verdict.is_done, verdict.is_stable) == (is_done, is_stable)
+
+
+def test_the_remark_on_unstable_throughput_names_its_unit():
+    verdict = judge_stability(
+        replace(RULE, rate_unit="requests/s"), windows((100.0, 1000), (200.0, 1000)) * 5
+    )
+    assert "ranged from 100 to 200 requests/s" in verdict.remark.text
 
 
 def test_max_trials_below_three_can_never_be_stable():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from inferometer.base.units import INFERENCES
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.stopping import cold_windows, fast_start, steady_from
 
@@ -106,13 +107,14 @@ def test_slow_windows_before_a_fast_one_are_excluded():
 
 
 def test_a_faster_start_is_named():
-    found = fast_start(windows([1000] * 10, [414.0, 386.0] + [225.0] * 8))
+    found = fast_start(windows([1000] * 10, [414.0, 386.0] + [225.0] * 8), INFERENCES)
     assert (found.kind, found.text) == (
         "faster start",
         "the first 2.00 s had 400 infer/s, the rest 225: the server got slower",
     )
-    assert fast_start(windows([1000] * 10, [225.0] * 10)) is None
-    assert fast_start(windows([1000] * 10, [100.0] + [225.0] * 9)) is None
+    assert "400 requests/s" in fast_start(windows([1000] * 10, [400.0] * 2 + [225.0] * 8), "requests/s").text
+    assert fast_start(windows([1000] * 10, [225.0] * 10), INFERENCES) is None
+    assert fast_start(windows([1000] * 10, [100.0] + [225.0] * 9), INFERENCES) is None
 
 
 def test_windows_with_failures_are_never_excluded():

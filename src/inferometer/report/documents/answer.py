@@ -23,25 +23,26 @@ SURE = 0.1  # widest half interval for statements about other loads
 
 def answer(result: Result) -> str:
     """State throughput, load and latency, and whether throughput has saturated; empty if nothing was answered."""
-    found = best(result)
-    if found is None:
+    chosen = best(result)
+    if chosen is None:
         return ""
-    level, measurement = found
-    times = _times(measurement)
+    level, measurement = chosen
+    times, unit = _times(measurement), result.effective.rate_unit
     if has_schedule(result.effective):
-        return f"{_whole(measurement)}, {rate(measurement.infer_per_s)} on average, {times}."
+        return f"{_whole(measurement)}, {rate(measurement.infer_per_s, unit)} on average, {times}."
     if level.mode in ("concurrency", RISING) or result.source:
         where = level_label(level.mode, level.value)
         if (periodic := result.effective.periodic) is not None:
             where = f"concurrency {plain_number(periodic[0])} to {Range(*periodic).last}"
         more = _beyond(result, level, measurement)
-        return f"{_throughput(measurement)} at {where}, {times}{_unsteady(level)}{more}."
+        return f"{_throughput(measurement, unit)} at {where}, {times}{_unsteady(level)}{more}."
     asked = f"{level_value(level.mode, level.value)} requests/s"
     if not level.is_as_asked:
-        return f"{rate(measurement.infer_per_s)} instead of the requested {asked}, {times}: {verdict_words(level)}."
+        found = rate(measurement.infer_per_s, unit)
+        return f"{found} instead of the requested {asked}, {times}: {verdict_words(level)}."
     words = f"{times}{_unsteady(level)}{_too_much(result, level)}."
     if is_client_limited(level) or not _is_sure(measurement.infer_per_s):
-        per_s = rate(measurement.infer_per_s)
+        per_s = rate(measurement.infer_per_s, unit)
         return f"Inconclusive whether the server keeps up with {asked}: {per_s}, {words}"
     return f"Keeps up with {asked}: {words}"
 
@@ -64,11 +65,11 @@ def _unsteady(level: Level) -> str:
     return "" if level.start is None else f", excluding a cold start of {duration(level.start.duration_ns)}"
 
 
-def _throughput(measurement: Measurement) -> str:
+def _throughput(measurement: Measurement, unit: str) -> str:
     """Throughput in tokens if there are any, because answers vary in length."""
     tokens = measurement.tokens
     if tokens is None or not tokens.output:
-        return rate(measurement.infer_per_s)
+        return rate(measurement.infer_per_s, unit)
     return rate(tokens.output_interval or Estimate(tokens.output_per_s), "tokens/s")
 
 

@@ -20,7 +20,7 @@ from inferometer.report.document import (
     text_columns,
 )
 from inferometer.report.documents.answer import middle_and_tail
-from inferometer.report.documents.levels import few_words, level_tone, line_colour, time_axis
+from inferometer.report.documents.levels import few_words, level_tone, line_colour, rate_axis, time_axis
 from inferometer.report.format import (
     NONE,
     at_percentile,
@@ -45,9 +45,9 @@ MARKED = 240
 INDENT = "· "  # before the name of a step
 
 
-def class_names(result: Result) -> tuple[str, ...]:
+def class_names(levels: Sequence[Level]) -> tuple[str, ...]:
     """Names of the classes, in the order of the scenario or the command line."""
-    return tuple(dict.fromkeys(row.name for level in result.levels for row in level.classes))
+    return tuple(dict.fromkeys(row.name for level in levels for row in level.classes))
 
 
 def classes_section(result: Result) -> Section | None:
@@ -55,13 +55,13 @@ def classes_section(result: Result) -> Section | None:
     levels = [level for level in result.levels if level.classes]
     if not levels:
         return None
-    titles = _titles(levels)
+    titles, unit = _titles(levels), result.effective.rate_unit
     has_promise = any(row.promise is not None for level in levels for row in level.classes)
     columns = (
         *text_columns("Phase" if levels[0].name else "Level", titles.noun.capitalize()),
         Column("Load"),
         Column("Share", rank=2),
-        Column("Infer/s"),
+        Column(unit.capitalize()),
         Column("±95 %", rank=1),
         Column("Avg", rank=2),
         *(Column(name) for name in ("p50", "p99")),
@@ -80,7 +80,7 @@ def classes_section(result: Result) -> Section | None:
             tones.append(level_tone(said) if said else Tone.WARNING if failed else Tone.PLAIN)
     table = Table(titles.table, columns, tuple(rows), tones=tuple(tones))
     messages = tuple(_problems(levels))
-    charts = _charts(levels, class_names(result), titles.noun)
+    charts = _charts(levels, titles.noun, unit)
     blocks = (table, *((Messages(messages),) if messages else ()), *charts)
     return Section("classes", titles.section, _lead(result, levels), blocks)
 
@@ -223,7 +223,8 @@ def outage_words(outage: Outage) -> str:
 # --- over time
 
 
-def _charts(levels: Sequence[Level], names: Sequence[str], noun: str) -> Iterator[Chart]:
+def _charts(levels: Sequence[Level], noun: str, unit: str) -> Iterator[Chart]:
+    names = class_names(levels)
     starts, spans, start_s = [], [], 0.0
     for level in levels:
         ends = [row.start_s + row.duration_ns / NS_PER_S for row in level.windows]
@@ -238,7 +239,8 @@ def _charts(levels: Sequence[Level], names: Sequence[str], noun: str) -> Iterato
             ChartLine(
                 name,
                 tuple(
-                    _points(level, name, start, field) for level, start in zip(levels, starts, strict=True)
+                    _points(level, name, start, field, unit)
+                    for level, start in zip(levels, starts, strict=True)
                 ),
                 line_colour(number),
                 has_marks=sum(len(level.windows) for level in levels) <= MARKED,
@@ -247,22 +249,20 @@ def _charts(levels: Sequence[Level], names: Sequence[str], noun: str) -> Iterato
         )
         if not any(point for line in lines for run in line.runs for point in run):
             continue
-        axis = (
-            ChartAxis("throughput (infer/s)") if field == "infer_per_s" else time_axis("p99 latency", lines)
-        )
+        axis = rate_axis(unit) if field == "infer_per_s" else time_axis("p99 latency", lines)
         yield Chart(
             f"{title} of each {noun}", ChartAxis("seconds"), axis, lines, spans=tuple(spans), height=270
         )
 
 
-def _points(level: Level, name: str, start_s: float, field: str) -> tuple[ChartPoint, ...]:
+def _points(level: Level, name: str, start_s: float, field: str, unit: str) -> tuple[ChartPoint, ...]:
     found = next((row for row in level.classes if row.name == name), None)
     windows = () if found is None else found.windows
     return tuple(
         ChartPoint(
             start_s + max(0.0, window.start_s) + window.duration_ns / NS_PER_S / 2,
             float(getattr(window, field)),
-            f"{name}, {level_label(level.mode, level.value)}: {quantity(window.infer_per_s)} infer/s"
+            f"{name}, {level_label(level.mode, level.value)}: {quantity(window.infer_per_s)} {unit}"
             + (f", p99 {duration(window.p99_ns)}" if window.p99_ns else "")
             + (f", {window.failed_count:,} failed" if window.failed_count else ""),
         )
@@ -276,7 +276,7 @@ def _points(level: Level, name: str, start_s: float, field: str) -> tuple[ChartP
 
 def scenario_answer(result: Result) -> str:
     """Summarize each class over all phases in one sentence."""
-    names, levels = class_names(result), result.levels
+    names, levels = class_names(result.levels), result.levels
     said = []
     for name in names:
         rows = [row for level in levels for row in level.classes if row.name == name]
@@ -286,14 +286,13 @@ def scenario_answer(result: Result) -> str:
             said.append(f"{name} got no successful answer")
             continue
         most = max(good, key=lambda row: row.infer_per_s.value)
-        words = f"{name} {rate(most.infer_per_s)} at most"
+        stepped = next((row for row in rows if row.steps), None)
+        unit = result.effective.rate_unit if stepped is None else f"{_noun(stepped)}s/s"
+        words = f"{name} {rate(most.infer_per_s, unit)} at most"
         tails = [tail for row in good for tail in middle_and_tail(row.latency)[-1:]]
         if tails:
             tail, slowest_ns = max(tails, key=lambda row: row[1])
             words += f", {tail} {duration(slowest_ns)} at worst"
-        if any(row.steps for row in rows):
-            noun = _noun(next(row for row in rows if row.steps))
-            words = words.replace("infer/s", f"{noun}s/s").replace("req/s", f"{noun}s/s")
         failed = sum(row.failed_count for row in found)
         ended = sum(row.ended_count for row in found)
         if failed:
@@ -306,7 +305,7 @@ def scenario_answer(result: Result) -> str:
 def class_promises(result: Result) -> str:
     """Say which classes meet their SLOs, and where the others do not."""
     words = []
-    for name in class_names(result):
+    for name in class_names(result.levels):
         rows = [(level, row) for level in result.levels for row in level.classes if row.name == name]
         judged = [(level, row.promise) for level, row in rows if row.promise is not None]
         if not judged:
@@ -316,7 +315,9 @@ def class_promises(result: Result) -> str:
         promise = f"'{judged[0][1].promise}'"
         if broken:
             where = few_words([level_label(level.mode, level.value) for level, _ in broken])
-            words.append(f"{name} violates {promise} at {where}: {reasons(broken[0][1])}")
+            words.append(
+                f"{name} violates {promise} at {where}: {reasons(broken[0][1], result.effective.rate_unit)}"
+            )
         elif open_:
             where = few_words([level_label(level.mode, level.value) for level in open_])
             words.append(f"undecided whether {name} meets {promise} at {where}")

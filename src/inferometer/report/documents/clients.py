@@ -20,9 +20,10 @@ def clients_section(result: Result) -> Section | None:
         return None
     found = best(result)
     first = found[0] if found is not None and found[0].clients else levels[-1]
+    unit = result.effective.rate_unit
     others = [level for level in levels if level is not first]
-    tables = [_table(first, Depth.MAIN), _clock_table(first)]
-    tables += [_table(level, Depth.DETAIL) for level in others]
+    tables = [_table(first, unit, Depth.MAIN), _clock_table(first)]
+    tables += [_table(level, unit, Depth.DETAIL) for level in others]
     count = len({client.name for client in first.clients})
     nodes = len({client.place for client in first.clients})
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
@@ -30,10 +31,10 @@ def clients_section(result: Result) -> Section | None:
     return Section("clients", "By client", lead, tuple(tables))
 
 
-def _table(level: Level, depth: Depth) -> Table:
+def _table(level: Level, unit: str, depth: Depth) -> Table:
     columns = (
         *_who_columns(level),
-        Column("Infer/s"),
+        Column(unit.capitalize()),
         Column("p50"),
         Column("p99"),
         Column("Failed"),

@@ -21,7 +21,6 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.differences import NO_REQUESTS, speedup
-from inferometer.report.counted import batch_words
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -43,12 +42,12 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.energy import joules
 from inferometer.report.documents.levels import (
-    RATE_AXIS,
     distribution_chart,
     line_colour,
     load_points,
     measured,
-    throughput_chart,
+    rate_axis,
+    time_axis,
 )
 from inferometer.report.documents.speed import (
     TONES,
@@ -121,7 +120,7 @@ def _facts(comparison: Comparison) -> tuple[str, ...]:
         effective = comparison.variants[0].result.effective
         rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
         kind = f"{effective.service_kind} {effective.protocol}".strip()
-        words = [kind, batch_words(effective), f"{plural(rounds, 'round')} in turns"]
+        words = [kind, effective.batch_words, f"{plural(rounds, 'round')} in turns"]
     sure = f"all differences hold simultaneously with {share(comparison.confidence)} confidence"
     words = [f"baseline {comparison.baseline}", *words, sure, when(comparison.started_at)]
     return tuple(word for word in words if word)
@@ -152,15 +151,15 @@ def _figures(comparison: Comparison) -> Iterator[Figure]:
             detail = "" if speed.whole == speed.kind == INCONCLUSIVE else speed.whole
         yield Figure(contrast.variant, value, detail, TONES[speed.kind])
     if len(comparison.contrasts) == 1:
-        yield from _before_and_after(comparison.contrasts[0])
+        yield from _before_and_after(comparison.contrasts[0], comparison.rate_unit)
 
 
-def _before_and_after(contrast: Contrast) -> Iterator[Figure]:
+def _before_and_after(contrast: Contrast, rate_unit: str) -> Iterator[Figure]:
     for level in contrast.levels[-1:]:
         where = f"at {level_label(level.mode, level.value)}"
         for row in level.differences:
             if row.metric in (THROUGHPUT, f"p{CHOSEN}"):
-                name = "Infer/s" if row.metric == THROUGHPUT else row.metric
+                name = rate_unit.capitalize() if row.metric == THROUGHPUT else row.metric
                 value = f"{_figure(row.metric, row.base)} → {_figure(row.metric, row.value)}"
                 found = verdict_of(row)
                 yield Figure(name, value, f"{where}, {found}", TONES[found])
@@ -174,7 +173,7 @@ def _variants_section(comparison: Comparison) -> Section | None:
     """A row for each variant: its relative speed, its figures at the heaviest load, its outputs."""
     if not comparison.contrasts:
         return None
-    base = comparison.baseline
+    base, per_s = comparison.baseline, comparison.rate_unit.capitalize()
     labels = [level_label(level.mode, level.value) for row in comparison.contrasts for level in row.levels]
     at = {
         row.variant: {cell.metric: cell for cell in row.levels[-1].differences}
@@ -187,7 +186,7 @@ def _variants_section(comparison: Comparison) -> Section | None:
     columns = (
         VARIANT,
         *(
-            Column("Infer/s" if name == THROUGHPUT else name, rank=int(name not in (THROUGHPUT, "p99")))
+            Column(per_s if name == THROUGHPUT else name, rank=int(name not in (THROUGHPUT, "p99")))
             for name in metrics
         ),
         *(Column(f"J/{unit}") for unit in energy),
@@ -386,15 +385,16 @@ def _small(value: float | None) -> str:
 
 def _throughput_section(comparison: Comparison) -> Section | None:
     """A line for each variant over its levels."""
-    lines = []
+    lines, unit = [], comparison.rate_unit
     for number, variant in enumerate(comparison.variants):
-        points = load_points(measured(variant.result), CHOSEN, of=variant.name)
+        points = load_points(measured(variant.result), CHOSEN, unit, of=variant.name)
         lines.append(ChartLine(variant.name, (points,), line_colour(number)))
     if not any(line.runs[0] for line in lines):
         return None
     title = f"p{CHOSEN} latency against throughput, one line for each variant"
     note = "The numbers are the load."
-    chart = throughput_chart(title, f"p{CHOSEN} latency", lines, note)
+    times = time_axis(f"p{CHOSEN} latency", lines)
+    chart = Chart(title, rate_axis(unit), times, tuple(lines), note=note)
     return Section("throughput", "Throughput and latency", "", (chart,))
 
 
@@ -422,14 +422,14 @@ def _turns_section(comparison: Comparison) -> Section | None:
     """Throughput of each variant in each round; drift of the machine moves all lines together."""
     if not any(turns for variant in comparison.variants for turns in variant.turns):
         return None
-    lines = []
+    lines, unit = [], comparison.rate_unit
     for number, variant in enumerate(comparison.variants):
         runs = tuple(
             tuple(
                 ChartPoint(
                     turn.start_s,
                     turn.infer_per_s,
-                    f"{variant.name}, round {turn.number + 1}: {quantity(turn.infer_per_s)} infer/s, "
+                    f"{variant.name}, round {turn.number + 1}: {quantity(turn.infer_per_s)} {unit}, "
                     f"{plural(turn.request_count, 'request')}",
                 )
                 for turn in turns
@@ -437,7 +437,7 @@ def _turns_section(comparison: Comparison) -> Section | None:
             for turns in variant.turns
         )
         lines.append(ChartLine(variant.name, runs, line_colour(number)))
-    chart = Chart("Throughput of each turn", ChartAxis("seconds"), RATE_AXIS, tuple(lines), height=270)
+    chart = Chart("Throughput of each turn", ChartAxis("seconds"), rate_axis(unit), tuple(lines), height=270)
     lead = "The variants took turns, so machine noise affects all of them equally."
     return Section("turns", "Round by round", lead, (chart,))
 
@@ -452,7 +452,7 @@ def _variant(result: Result) -> Iterator[tuple[str, str]]:
     yield "Model", str(result.model.get("name", "")) + (f" version {version}" if version else "")
     yield "Server", " ".join(str(result.server.get(name, "")) for name in ("name", "version", "url")).strip()
     kind, protocol = (result.effective.get(name, "") for name in ("service_kind", "protocol"))
-    load = (f"{kind} {protocol}".strip(), batch_words(result.effective))
+    load = (f"{kind} {protocol}".strip(), result.effective.batch_words)
     yield "Load", ", ".join(filter(None, load))
     host = ", ".join(str(result.host[name]) for name in ("name", "processor") if name in result.host)
     yield "Client host", host

@@ -43,14 +43,13 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.breakdown import STEP_COLUMN, time_section
 from inferometer.report.documents.levels import (
-    RATE_AXIS,
     distribution_section,
     errors_section,
     levels_section,
     line_colour,
     load_points,
     measured,
-    throughput_chart,
+    rate_axis,
     time_axis,
 )
 from inferometer.report.documents.measurement import facts, host_section, settings_section
@@ -136,7 +135,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if best is None:
         return sentence
     before, after = quantity(diagnosis.throughput), quantity(best.throughput)
-    change = f"{before} to {after} infer/s"
+    change = f"{before} to {after} {diagnosis.rate_unit}"
     gain = diagnosis.measured_gain
     found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
     said = {
@@ -148,8 +147,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
-    where = f"at concurrency {diagnosis.concurrency}"
-    yield Figure("Throughput", f"{quantity(diagnosis.throughput)} infer/s", where)
+    where, unit = f"at concurrency {diagnosis.concurrency}", diagnosis.rate_unit
+    yield Figure("Throughput", f"{quantity(diagnosis.throughput)} {unit}", where)
     yield Figure("Mean latency", duration(diagnosis.latency_ns), where)
     bounds = [(step.bound, step.name) for step in diagnosis.steps if step.bound is not None]
     checks = () if diagnosis.serving is None else diagnosis.serving.checks
@@ -158,15 +157,15 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         bounds and diagnosis.verdict.kind != CPU
     ):  # cores set the limit, and step times include waiting for them
         bound, name = min(bounds, key=lambda row: row[0])
-        yield Figure("Bound", f"{quantity(bound)} infer/s", f"set by {name}")
+        yield Figure("Bound", f"{quantity(bound)} {unit}", f"set by {name}")
     best = diagnosis.best
     if best is not None:
         text = f"{change_text(_gain(diagnosis, best))}, measured at concurrency {best.suggestion.concurrency}"
-        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, _RULING_TONES[diagnosis.ruling])
+        yield Figure("After", f"{quantity(best.throughput)} {unit}", text, _RULING_TONES[diagnosis.ruling])
     elif diagnosis.untried:
         first = next(iter(_alike(diagnosis)), diagnosis.untried[0])
         text = f"{change_text(first.gain)}, predicted at concurrency {first.concurrency}"
-        yield Figure("Within reach", f"{quantity(first.throughput)} infer/s", text, Tone.GOOD)
+        yield Figure("Within reach", f"{quantity(first.throughput)} {unit}", text, Tone.GOOD)
     machine = diagnosis.machine
     if machine.cpu_share is not None:
         cores = "all cores together" if machine.cores is None else f"of {plural(machine.cores, 'core')}"
@@ -182,7 +181,7 @@ def _gain(diagnosis: Diagnosis, trial: ChangeTrial) -> float:
 
 def _limits_section(diagnosis: Diagnosis) -> Section:
     where = (
-        f"At concurrency {diagnosis.concurrency}: {quantity(diagnosis.throughput)} infer/s, "
+        f"At concurrency {diagnosis.concurrency}: {quantity(diagnosis.throughput)} {diagnosis.rate_unit}, "
         f"mean latency {duration(diagnosis.latency_ns)}."
     )
     blocks: tuple[Block, ...] = (_plain_message(where),)
@@ -201,7 +200,7 @@ def _plain_message(text: str) -> Messages:
 def _around(diagnosis: Diagnosis) -> str:
     """Explanations below the table of steps."""
     words = [
-        "Share: part of the client's latency. Bound: highest infer/s that the step allows.",
+        f"Share: part of the client's latency. Bound: highest {diagnosis.rate_unit} that the step allows.",
         f"Outside the steps: network and client {duration(diagnosis.client_ns)}, "
         f"server overhead {duration(diagnosis.overhead_ns)}.",
     ]
@@ -324,7 +323,11 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     if not rows:
         return None
     texts = tuple(
-        Message(suggestion_words(row, diagnosis.concurrency), _capital(row.why) + ".", Tone.PLAIN)
+        Message(
+            suggestion_words(row, diagnosis.concurrency, diagnosis.rate_unit),
+            _capital(row.why) + ".",
+            Tone.PLAIN,
+        )
         for row in rows
     )
     lead = "Predicted by a queueing model fitted to the measured service times; best first."
@@ -332,7 +335,7 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
         lead = "Predicted from what a request costs the server, fitted to the measured loads."
     said = Messages(texts, is_ranked=True)
     shown = (_gains(diagnosis), said, *tried, *advice)
-    blocks: tuple[Block, ...] = (*shown, _predictions(rows), *_settings(rows))
+    blocks: tuple[Block, ...] = (*shown, _predictions(rows, diagnosis.rate_unit), *_settings(rows))
     return Section("suggestions", "What would help", lead, blocks)
 
 
@@ -340,12 +343,13 @@ def _tried(diagnosis: Diagnosis) -> Iterator[Messages]:
     """Changes already tried, each with its result."""
     if diagnosis.trials:
         yield _plain_message("Already tried:")
-        yield Messages(tuple(Message(trial_words(row), tone=Tone.PLAIN) for row in diagnosis.trials))
+        said = (trial_words(row, diagnosis.rate_unit) for row in diagnosis.trials)
+        yield Messages(tuple(Message(words, tone=Tone.PLAIN) for words in said))
 
 
-def suggestion_words(row: Suggestion, diagnosed: int) -> str:
+def suggestion_words(row: Suggestion, diagnosed: int, rate_unit: str) -> str:
     """A suggestion with its expected effect, and its load if that is not the diagnosed one."""
-    expected = f"{quantity(row.throughput)} infer/s ({change_text(row.gain)}), {duration(row.latency_ns)}"
+    expected = f"{quantity(row.throughput)} {rate_unit} ({change_text(row.gain)}), {duration(row.latency_ns)}"
     where = "" if row.concurrency == diagnosed else f" at concurrency {row.concurrency}"
     return f"{_capital(row.text)}: {expected}{where}"
 
@@ -377,24 +381,29 @@ def _capital(text: str) -> str:
 
 
 def _gains(diagnosis: Diagnosis) -> Bars:
-    bars = [_rate_bar("current", "measured", diagnosis.throughput, "part-network")]
+    unit = diagnosis.rate_unit
+    bars = [_rate_bar("current", "measured", diagnosis.throughput, unit, "part-network")]
     for number, row in enumerate(diagnosis.untried, 1):
         if row.concurrency != diagnosis.concurrency:
             continue
         label, gain = f"{number}. {row.change.kind}", f" · {change_text(row.gain)}"
         detail = f"{row.change.model}: {row.change.before} → {row.change.after}"
-        bars.append(_rate_bar(label, "predicted", row.throughput, "part-infer", gain=gain, detail=detail))
-    title = f"Current and predicted throughput at concurrency {diagnosis.concurrency} (infer/s)"
+        bars.append(
+            _rate_bar(label, "predicted", row.throughput, unit, "part-infer", gain=gain, detail=detail)
+        )
+    title = f"Current and predicted throughput at concurrency {diagnosis.concurrency} ({unit})"
     return Bars(title, tuple(bars))
 
 
-def _rate_bar(label: str, name: str, value: float, colour: str, *, gain: str = "", detail: str = "") -> Bar:
+def _rate_bar(
+    label: str, name: str, value: float, unit: str, colour: str, *, gain: str = "", detail: str = ""
+) -> Bar:
     text = quantity(value)
-    return Bar(label, (Segment(name, value, text, colour),), f"{text} infer/s{gain}", detail)
+    return Bar(label, (Segment(name, value, text, colour),), f"{text} {unit}{gain}", detail)
 
 
-def _predictions(rows: Sequence[Suggestion]) -> Table:
-    numbers = ("At concurrency", "Infer/s", "Gain", "Mean latency")
+def _predictions(rows: Sequence[Suggestion], unit: str) -> Table:
+    numbers = ("At concurrency", unit.capitalize(), "Gain", "Mean latency")
     columns = (*text_columns("Change"), *map(Column, numbers))
     cells = tuple(
         (
@@ -435,7 +444,7 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
     best = diagnosis.best
     if best is not None:
         yield (
-            f"Before {quantity(diagnosis.throughput)}, after {quantity(best.throughput)} infer/s "
+            f"Before {quantity(diagnosis.throughput)}, after {quantity(best.throughput)} {diagnosis.rate_unit} "
             f"({change_text(_gain(diagnosis, best))}) at concurrency {best.suggestion.concurrency}."
         )
     if diagnosis.after is not None:
@@ -448,20 +457,21 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
         yield "The server keeps the new configuration until it is restarted."
 
 
-def trial_words(trial: ChangeTrial) -> str:
+def trial_words(trial: ChangeTrial, rate_unit: str) -> str:
     """Predicted and measured results of one trial."""
     what = _capital(trial.suggestion.text)
     if trial.failure:
         return f"{what}: not possible: {trial.failure}"
     return (
-        f"{what}: predicted {quantity(trial.suggestion.throughput)}, measured {quantity(trial.throughput)} infer/s "
+        f"{what}: predicted {quantity(trial.suggestion.throughput)}, measured {quantity(trial.throughput)} {rate_unit} "
         f"({change_text(trial.gain)}), {duration(trial.latency_ns)}; {'kept' if trial.is_kept else 'not kept'}"
         f"{f'. {_capital(trial.lesson)}' if trial.lesson else ''}"
     )
 
 
 def _before_after(diagnosis: Diagnosis) -> Bars:
-    bars = [_rate_bar("before", "before", diagnosis.throughput, "part-network")]
+    unit = diagnosis.rate_unit
+    bars = [_rate_bar("before", "before", diagnosis.throughput, unit, "part-network")]
     for row in diagnosis.trials:
         if row.failure or row.suggestion.concurrency != diagnosis.concurrency:
             continue
@@ -471,15 +481,16 @@ def _before_after(diagnosis: Diagnosis) -> Bars:
             ("predicted", row.suggestion.throughput, "part-input"),
             ("measured", row.throughput, "part-infer" if row.is_kept else "part-receive"),
         ):
-            bars.append(_rate_bar(f"{change.model}, {name}", name, value, colour, detail=detail))
-    title = f"Before, predicted and measured, at concurrency {diagnosis.concurrency} (infer/s)"
+            bars.append(_rate_bar(f"{change.model}, {name}", name, value, unit, colour, detail=detail))
+    title = f"Before, predicted and measured, at concurrency {diagnosis.concurrency} ({unit})"
     return Bars(title, tuple(bars))
 
 
 def _trial_table(diagnosis: Diagnosis) -> Table:
+    unit = diagnosis.rate_unit
     columns = (
         *text_columns("Change"),
-        *map(Column, ("At concurrency", "Predicted infer/s", "Measured infer/s")),
+        *map(Column, ("At concurrency", f"Predicted {unit}", f"Measured {unit}")),
         Column("Measured ÷ predicted", rank=1),
         *map(Column, ("Gain", "Mean latency")),
         *text_columns("Outcome"),
@@ -507,32 +518,35 @@ def _change(change: Change) -> str:
 
 def _runs(diagnosis: Diagnosis) -> Iterator[Chart]:
     """Latency over throughput for the sweep and each measured trial; nothing without trials."""
+    unit = diagnosis.rate_unit
     kept = {row.result: row.suggestion.change for row in diagnosis.trials if row.result is not None}
     lines = []
     for number, result in enumerate(diagnosis.results):
         change = kept.get(number)
         after = "after" if change is None else f"{change.model}: {change.kind} {change.after}"
         name = "before" if number == 0 else after
-        points = load_points(measured(result), None, of=name)
+        points = load_points(measured(result), None, unit, of=name)
         if points:
             lines.append(ChartLine(name, (points,), line_colour(number)))
     if len(lines) > 1:
         note = "The numbers are the concurrency."
-        yield throughput_chart("Latency against throughput, before and after", "mean latency", lines, note)
+        title = "Latency against throughput, before and after"
+        yield Chart(title, rate_axis(unit), time_axis("mean latency", lines), tuple(lines), note=note)
 
 
 def _curve_section(diagnosis: Diagnosis) -> Section | None:
     if not diagnosis.curve:
         return None
     bounds = [step.bound for step in diagnosis.steps if step.bound is not None]
-    rules = (ChartRule(min(bounds), f"bound {quantity(min(bounds))} infer/s"),) if bounds else ()
+    unit = diagnosis.rate_unit
+    rules = (ChartRule(min(bounds), f"bound {quantity(min(bounds))} {unit}"),) if bounds else ()
     top = max(row.throughput for row in diagnosis.curve)
     load = ChartAxis("concurrency", is_whole=True)
     throughput = Chart(
         title="Throughput: measurement and model",
         x=load,
-        y=RATE_AXIS,
-        series=_curves(diagnosis, "throughput", lambda value: f"{quantity(value)} infer/s"),
+        y=rate_axis(unit),
+        series=_curves(diagnosis, "throughput", lambda value: f"{quantity(value)} {unit}"),
         rules=tuple(rule for rule in rules if rule.value < 3 * top),
         height=290,
     )
@@ -560,7 +574,8 @@ def _curves(diagnosis: Diagnosis, field: str, text: Callable[[float], str]) -> t
 
 
 def _curve_table(diagnosis: Diagnosis) -> Table:
-    names = ("Concurrency", "Model infer/s", "Measured infer/s", "Model latency", "Measured latency")
+    unit = diagnosis.rate_unit
+    names = ("Concurrency", f"Model {unit}", f"Measured {unit}", "Model latency", "Measured latency")
     rows = tuple(
         (
             str(row.concurrency),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import INFERENCES, NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, THROUGHPUT, Difference
 from inferometer.compare.differences import speedup
 from inferometer.compare.interference import (
@@ -153,7 +153,7 @@ def _figures_section(found: Interference) -> Section | None:
 
 def _values(row: Difference) -> tuple[str, str]:
     if row.metric == THROUGHPUT:
-        return f"{quantity(row.base)} infer/s", f"{quantity(row.value)} infer/s"
+        return f"{quantity(row.base)} {INFERENCES}", f"{quantity(row.value)} {INFERENCES}"
     return duration(row.base), duration(row.value)
 
 

@@ -58,7 +58,6 @@ COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
 CURVES = 5
 SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 EXACT = frozenset(p / 100 for p in SHOWN)  # shares with a tooltip
-RATE_AXIS = ChartAxis("throughput (infer/s)")
 
 _USELESS = {"all failed", "no answer", "no reply", "server gone"}
 
@@ -154,11 +153,11 @@ def levels_section(result: Result) -> Section | None:
     levels = sorted(result.levels, key=lambda row: row.value) if is_chosen else result.levels
     if not levels:
         return None
-    chosen = result.effective.percentile
+    chosen, unit = result.effective.percentile, result.effective.rate_unit
     shown = percentiles(chosen)
     columns = (
         load_column(levels[0]),
-        Column("Infer/s"),
+        Column(unit.capitalize()),
         Column("±95 %", rank=1),
         Column("Avg", rank=2),
         *(Column(f"p{p}", rank=2 if p in (90, 95) and p != chosen else 0) for p in shown),
@@ -201,10 +200,14 @@ def promise_section(result: Result) -> Section | None:
     if not judged:
         return None
     level, outcome = judged[0]
-    terms = outcome.terms
+    terms, unit = outcome.terms, result.effective.rate_unit
     columns = (load_column(level), *(Column(term.text) for term in terms), *text_columns("SLO"))
     rows = tuple(
-        (level_value(level.mode, level.value), *map(figure_words, outcome.terms), outcome_words(outcome))
+        (
+            level_value(level.mode, level.value),
+            *(figure_words(term, unit) for term in outcome.terms),
+            outcome_words(outcome),
+        )
         for level, outcome in judged
     )
     tones = tuple(level_tone(row[-1]) for row in rows)
@@ -289,7 +292,7 @@ def throughput_section(result: Result) -> Section | None:
     rows = measured(result)
     if not rows or result.finding is not None:
         return None
-    chosen = result.effective.percentile
+    chosen, unit = result.effective.percentile, result.effective.rate_unit
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = load_name(rows[0][0].mode)
     remarks = (*untrusted_points_note(rows), *undrawn_levels_note(result))
@@ -300,12 +303,14 @@ def throughput_section(result: Result) -> Section | None:
     lines = [
         *(
             ChartLine(
-                f"p{p} latency", (load_points(own, p, is_named=p == shown[-1]),), colours.get(p, "green")
+                f"p{p} latency",
+                (load_points(own, p, unit, is_named=p == shown[-1]),),
+                colours.get(p, "green"),
             )
             for p in shown
             if own
         ),
-        *client_line(load_points(limited, shown[-1])),
+        *client_line(load_points(limited, shown[-1], unit)),
     ]
     rules = tuple(_promise_rules(result, lines))
     # A single line has no legend, so the axis says which figure it is.
@@ -314,12 +319,12 @@ def throughput_section(result: Result) -> Section | None:
     if is_crowded(rows):
         note = " ".join(remarks)
         charts: tuple[Chart, ...] = _charts_by_load(
-            rows, Chart("", RATE_AXIS, times, tuple(lines), rules=rules, note=note)
+            rows, unit, Chart("", rate_axis(unit), times, tuple(lines), rules=rules, note=note)
         )
     else:
         title = "Latency against throughput, one point for each level"
         note = " ".join((f"The numbers are the {name}.", *remarks))
-        charts = (Chart(title, RATE_AXIS, times, tuple(lines), rules=rules, note=note),)
+        charts = (Chart(title, rate_axis(unit), times, tuple(lines), rules=rules, note=note),)
     return Section("throughput", "Throughput and latency", _lead(result), charts)
 
 
@@ -333,17 +338,17 @@ def is_crowded(rows: Rows) -> bool:
     return is_one_kind and len(loads) == len(rows) and near >= FEWEST_CROWDED and 2 * near > len(rows)
 
 
-def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
+def _charts_by_load(rows: Rows, unit: str, over_rate: Chart) -> tuple[Chart, Chart]:
     """Throughput and latency over the load, which spreads the levels evenly because loads usually double."""
     own, limited = unlimited(rows)
     name, x = load_name(rows[0][0].mode), load_axis(rows)
     throughput = (
-        *((ChartLine("throughput", (_rates_by_load(own),), "blue"),) if own else ()),
-        *client_line(_rates_by_load(limited)),
+        *((ChartLine("throughput", (_rates_by_load(own, unit),), "blue"),) if own else ()),
+        *client_line(_rates_by_load(limited, unit)),
     )
     lines = tuple(_by_load(line, limited if line.colour == "grey" else own) for line in over_rate.series)
     return (
-        Chart(f"Throughput by {name}", x, RATE_AXIS, throughput, height=260, note=over_rate.note),
+        Chart(f"Throughput by {name}", x, rate_axis(unit), throughput, height=260, note=over_rate.note),
         replace(over_rate, title=f"Latency by {name}", x=x, series=lines),
     )
 
@@ -365,12 +370,12 @@ def _by_load(line: ChartLine, rows: Rows) -> ChartLine:
     return replace(line, runs=tuple(runs))
 
 
-def _rates_by_load(rows: Rows) -> tuple[ChartPoint, ...]:
+def _rates_by_load(rows: Rows, unit: str) -> tuple[ChartPoint, ...]:
     return tuple(
         ChartPoint(
             level.value,
             found.infer_per_s.value,
-            f"{level_label(level.mode, level.value)}: {rate(found.infer_per_s)}",
+            f"{level_label(level.mode, level.value)}: {rate(found.infer_per_s, unit)}",
             y_limits=error_bar(found.infer_per_s),
             is_doubtful=is_doubtful(level),
         )
@@ -413,8 +418,8 @@ def may_be_more(found: Estimate, base: Estimate) -> bool:
     return most is None or most * 100 >= MATTERS_PERCENT
 
 
-def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note: str) -> Chart:
-    return Chart(title, RATE_AXIS, time_axis(latency, lines), tuple(lines), note=note)
+def rate_axis(unit: str) -> ChartAxis:
+    return ChartAxis(f"throughput ({unit})")
 
 
 def verdict_line(verdict: str, points: Iterable[ChartPoint]) -> ChartLine:
@@ -441,7 +446,9 @@ def time_text(ns: float) -> str:
     return f"{plain_number(ns / scale)} {unit}"
 
 
-def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = True) -> tuple[ChartPoint, ...]:
+def load_points(
+    rows: Rows, p: int | None, unit: str, *, of: str = "", is_named: bool = True
+) -> tuple[ChartPoint, ...]:
     """Throughput and a latency percentile (or the mean) at each level."""
     points = []
     name = "mean" if p is None else f"p{p}"
@@ -451,7 +458,7 @@ def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = Tru
             continue
         estimate = dict(found.latency_intervals).get(name, Estimate(latency_ns))
         where = ", ".join(word for word in (of, level_label(level.mode, level.value)) if word)
-        tip = f"{where}: {rate(found.infer_per_s)}, {name} {duration(latency_ns)} {interval(estimate)}"
+        tip = f"{where}: {rate(found.infer_per_s, unit)}, {name} {duration(latency_ns)} {interval(estimate)}"
         points.append(
             ChartPoint(
                 x=found.infer_per_s.value,

@@ -8,7 +8,6 @@ from typing import Any
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.options.effective import Effective
-from inferometer.report.counted import batch_words
 from inferometer.report.document import (
     Depth,
     Document,
@@ -144,7 +143,7 @@ def facts(result: Result) -> tuple[str, ...]:
     words = (
         f"version {version}" if version else "",
         f"{effective.service_kind} {effective.protocol}".strip(),
-        f"measured by {result.tool}" if result.source else batch_words(effective),
+        f"measured by {result.tool}" if result.source else effective.batch_words,
         _schedule(result) if has_schedule(effective) else _arrivals(effective),
         f"think time {effective.think_time}" if effective.think_time else "",
         str(result.server.get("url", "")),
@@ -302,8 +301,8 @@ def _figures(result: Result) -> Iterator[Figure]:
         return
     level, measurement = found
     where = f"at {level_label(level.mode, level.value)}"
-    per_s = measurement.infer_per_s
-    yield Figure("Throughput", f"{quantity(per_s.value)} infer/s", f"{interval(per_s)} {where}".strip())
+    per_s, unit = measurement.infer_per_s, result.effective.rate_unit
+    yield Figure("Throughput", f"{quantity(per_s.value)} {unit}", f"{interval(per_s)} {where}".strip())
     for name, ns in middle_and_tail(measurement.latency):
         estimate = dict(measurement.latency_intervals).get(name)
         spread = "" if estimate is None else interval(estimate)

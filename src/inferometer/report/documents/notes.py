@@ -38,10 +38,9 @@ def notes_section(result: Result) -> Section | None:
         for remark in level.remarks:
             said.setdefault(remark.note, []).append(Said(level, first_line(remark.text)))
     rows = (Message("\n".join(grouped(found)), note.advice) for note, found in said.items())
+    unlike = _unlike(result.levels, result.effective.rate_unit)
     return message_section(
-        "notes",
-        "Notes",
-        [*_actions(result.levels), *_first_rounds(result.levels), *_unlike(result.levels), *rows],
+        "notes", "Notes", [*_actions(result.levels), *_first_rounds(result.levels), *unlike, *rows]
     )
 
 
@@ -130,11 +129,11 @@ def _signed(change: float) -> str:
     return f"{'+' if change >= 0 else '-'}{quantity(abs(100 * change))} %"
 
 
-def _unlike(levels: Sequence[Level]) -> Iterator[Message]:
+def _unlike(levels: Sequence[Level], unit: str) -> Iterator[Message]:
     """Report what was excluded as warm-up, and why figures are less certain than requested.
 
     A reason that a remark on the same level already gives is not repeated."""
-    starts = [Said(level, start_words(level.start)) for level in levels if level.start is not None]
+    starts = [Said(level, start_words(level.start, unit)) for level in levels if level.start is not None]
     yield from (Message(line, tone=Tone.PLAIN) for line in grouped(starts))
     doubts: dict[str, list[tuple[Said, Doubt]]] = {}
     for level in levels:

@@ -21,7 +21,7 @@ from inferometer.report.document import (
     Table,
     text_columns,
 )
-from inferometer.report.documents.levels import RATE_AXIS, time_axis
+from inferometer.report.documents.levels import rate_axis, time_axis
 from inferometer.report.format import (
     NONE,
     duration,
@@ -49,6 +49,7 @@ class _Row:
     window: WindowFigures
     start_s: float
     is_counted: bool  # in the level's figures
+    rate_unit: str
 
     @property
     def why_not(self) -> str:
@@ -102,7 +103,8 @@ def _rows(result: Result) -> Iterator[_Row]:
     for level in result.levels:
         first = 0 if is_course(result.effective) else first_counted(level)
         for number, window in enumerate(level.windows):
-            yield _Row(level, window, start_s + max(0.0, window.start_s), number >= first)
+            begun_s = start_s + max(0.0, window.start_s)
+            yield _Row(level, window, begun_s, number >= first, result.effective.rate_unit)
         if level.windows:
             last = level.windows[-1]
             start_s += last.start_s + last.duration_ns / NS_PER_S
@@ -147,7 +149,7 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
     return Chart(
         title=f"Throughput of each window, by {load_name(rows[0].level.mode)}",
         x=ChartAxis("seconds"),
-        y=RATE_AXIS,
+        y=rate_axis(rows[0].rate_unit),
         series=(line, *_failures(rows)),
         height=250,
     )
@@ -267,7 +269,7 @@ def _tip(row: _Row) -> str:
     window = row.window
     words = [
         f"{level_label(row.level.mode, row.level.value)}, {row.start_s:.1f} s to {row.end_s:.1f} s: "
-        f"{quantity(window.infer_per_s)} infer/s"
+        f"{quantity(window.infer_per_s)} {row.rate_unit}"
     ]
     if window.p99_ns:
         words.append(f"p50 {duration(window.p50_ns)}, p99 {duration(window.p99_ns)}")
@@ -280,7 +282,8 @@ def _tip(row: _Row) -> str:
 
 def _table(rows: tuple[_Row, ...], chosen: int | None) -> Table:
     headline = "Average" if chosen is None else f"p{chosen}"
-    names = ("Level", "From (s)", "To (s)", "Infer/s", headline, "p50", "p99", "Requests", "Failed")
+    per_s = rows[0].rate_unit.capitalize()
+    names = ("Level", "From (s)", "To (s)", per_s, headline, "p50", "p99", "Requests", "Failed")
     columns = (*map(Column, names), *text_columns("Counted"))
     lines = tuple(_line(row) for row in rows[:LISTED])
     caption = "Every window" if len(rows) <= LISTED else f"The first {LISTED:,} windows of {len(rows):,}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from inferometer.base.units import INFERENCES
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -21,7 +22,7 @@ from inferometer.report.document import (
     Tone,
 )
 from inferometer.report.documents import study_facts as facts
-from inferometer.report.documents.levels import LOG_RATIO, error_bar, few_words
+from inferometer.report.documents.levels import LOG_RATIO, error_bar, few_words, rate_axis
 from inferometer.report.documents.study import (
     LISTED,
     effects_section,
@@ -180,7 +181,7 @@ def _rate_of(study: Study) -> tuple[str, str]:
     """The rate that describes a configuration, and its unit: tokens if the goal is about them."""
     is_text = any(tag in TOKEN_TAGS for tag in _judged_tags(study))
     has_tokens = any(trial.combined(TOKENS) is not None for trial in study.measured)
-    return (TOKENS, "tokens/s") if is_text and has_tokens else (THROUGHPUT, "infer/s")
+    return (TOKENS, "tokens/s") if is_text and has_tokens else (THROUGHPUT, INFERENCES)
 
 
 def _judged_tags(study: Study) -> list[str]:
@@ -421,7 +422,7 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
     spans: tuple[Span, ...] = ()
     if limit is not None and max(xs, default=0.0) > limit:
         spans = (Span(limit, max(xs), f"beyond {plain_number(limit)} ms", is_faded=True),)
-    y = ChartAxis("throughput (infer/s)")
+    y = rate_axis(INFERENCES)
     chart = Chart("Throughput against p99 latency", x, y, series, spans, height=340, note=note)
     yield Section("front", "Throughput against latency", "", (chart,), is_detail=True)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from inferometer.base.units import INFERENCES, REQUESTS
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -18,7 +19,7 @@ from inferometer.report.document import (
     message_section,
     text_columns,
 )
-from inferometer.report.documents.levels import RATE_AXIS, few_words, time_axis
+from inferometer.report.documents.levels import few_words, rate_axis, time_axis
 from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words
 from inferometer.twin.twin import COMMAND, FIRST_P99, THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
@@ -113,7 +114,7 @@ def _is_check(twin: Twin) -> bool:
 
 
 def _prediction_words(row: LoadForecast) -> str:
-    unit = "requests/s" if TOKENS in row.bands else "infer/s"
+    unit = REQUESTS if TOKENS in row.bands else INFERENCES
     words = [f"{quantity(row.bands[THROUGHPUT].value)} {unit}"] if THROUGHPUT in row.bands else []
     if TOKENS in row.bands:
         words.append(f"{quantity(row.bands[TOKENS].value)} tokens/s")
@@ -195,12 +196,12 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
         if len(rows) < 2 and not any(row.measured for row in rows):
             continue
         axis = ChartAxis("concurrency", is_whole=True) if mode == "concurrency" else ChartAxis("requests/s")
-        lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} infer/s")
+        lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} {INFERENCES}")
         blocks = [
             Chart(
                 f"Throughput of {model}",
                 axis,
-                RATE_AXIS,
+                rate_axis(INFERENCES),
                 lines,
                 height=290,
                 note=_hollow(lines),
@@ -320,7 +321,7 @@ def _shown(twin: Twin) -> Mapping[str, Callable[[float], str]]:
 
 
 def _title(figure: str) -> str:
-    return "infer/s" if figure == THROUGHPUT else _name(figure)
+    return INFERENCES if figure == THROUGHPUT else _name(figure)
 
 
 def _forecast_table(twin: Twin) -> Table:

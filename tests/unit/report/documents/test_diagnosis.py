@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from inferometer.base.units import INFERENCES
 from inferometer.diagnose.diagnosis import (
     COMMAND,
     COMPUTE,
@@ -158,8 +159,10 @@ def test_trials_show_predicted_and_measured_figures():
     assert "Before 17.4, after 31.0 infer/s (+78 %) at concurrency 4. Now: second limits it." in shown
     assert "refused" in shown
     assert "The server is back to its original configuration." in shown
-    assert trial_words(trials[0]).endswith("predicted 33.0, measured 31.0 infer/s (+78 %), 129 ms; kept")
-    assert trial_words(trials[1]).endswith("not possible: no memory")
+    assert trial_words(trials[0], INFERENCES).endswith(
+        "predicted 33.0, measured 31.0 infer/s (+78 %), 129 ms; kept"
+    )
+    assert trial_words(trials[1], INFERENCES).endswith("not possible: no memory")
 
 
 def test_known_gpu_figures_are_shown_and_missing_ones_named():
@@ -175,7 +178,7 @@ def test_known_gpu_figures_are_shown_and_missing_ones_named():
 def test_a_wrong_prediction_states_its_lesson():
     lesson = "51% less than predicted: 2 busy cores are worth 1.1, not 2"
     trial = ChangeTrial(SUGGESTION, 16.0, 250 * MS, -0.08, False, None, "", lesson)
-    assert trial_words(trial).endswith(f"not kept. {lesson}")
+    assert trial_words(trial, INFERENCES).endswith(f"not kept. {lesson}")
     shown = text(replace(DIAGNOSIS, trials=(trial,), is_restored=True))
     assert f"first: instances 1 → 2: {lesson}." in " ".join(shown.split())
 
@@ -192,7 +195,7 @@ def test_tried_changes_follow_suggestions():
     shown = " ".join(text(told).split())
     first, _, rest = shown.partition("Already tried:")
     assert "Do not let the server form batches" in first
-    assert trial_words(disproved) in rest
-    assert trial_words(disproved) not in first
+    assert trial_words(disproved, INFERENCES) in rest
+    assert trial_words(disproved, INFERENCES) not in first
     blocks = [block for section in document(told).sections for block in section.blocks]
     assert [block.text for block in blocks if isinstance(block, Code)] == ["# remove dynamic_batching"]

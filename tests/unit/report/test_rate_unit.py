@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.notes import Note, Remark
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
-from inferometer.report.counted import in_requests
 from inferometer.report.csv import main_csv
 from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.terminal import show
@@ -32,7 +32,10 @@ def report(kind: str, name: str) -> Answer:
         return replace(found, variants=variants)
     if name == "diagnosis":
         diagnosis: Diagnosis = sample_diagnosis()
-        return replace(diagnosis, results=tuple(of_kind(kind, row) for row in diagnosis.results))
+        verdict = replace(diagnosis.verdict, sentence="Nothing is exhausted.")
+        return replace(
+            diagnosis, verdict=verdict, results=tuple(of_kind(kind, row) for row in diagnosis.results)
+        )
     return of_kind(kind, sample_result())
 
 
@@ -76,16 +79,9 @@ def test_the_throughput_column_names_its_unit(kind: str, command: str, column: s
     assert main_csv(of_kind(kind, sample_result(), command)).startswith(f"Concurrency,{column},")
 
 
-@pytest.mark.parametrize(
-    ("words", "renamed"),
-    [
-        ("12 infer/s", "12 requests/s"),
-        ("Infer/s", "Requests/s"),
-        ("(infer/sec)", "(requests/s)"),
-        ("POST /infer/s", "POST /infer/s"),
-        ("infer/stats", "infer/stats"),
-        ("to infer", "to infer"),
-    ],
-)
-def test_only_the_unit_is_renamed(words: str, renamed: str) -> None:
-    assert in_requests((words,)) == (renamed,)
+def test_words_of_users_and_servers_keep_their_unit() -> None:
+    found = report("http", "measurement")
+    (level, *others) = found.levels
+    said = Remark(Note.SERVER_ENDED, "the command printed 12 infer/s")
+    found = replace(found, levels=(replace(level, remarks=(said,)), *others))
+    assert "12 infer/s" in to_markdown(found)
