@@ -128,11 +128,12 @@ class LocalError(InferometerError):
     exit_code = 70
 
 
+_WORKERS = Name("--workers", "workers")
 _REMEDIES = {
-    errno.ENOMEM: ("memory", "raise its limit (ulimit -v), stop other programs, or lower --workers"),
-    errno.EMFILE: ("file descriptors", "raise their limit with ulimit -n, or lower --workers"),
+    errno.ENOMEM: ("memory", f"raise its limit (ulimit -v), stop other programs, or lower {_WORKERS}"),
+    errno.EMFILE: ("file descriptors", f"raise their limit with ulimit -n, or lower {_WORKERS}"),
     errno.ENFILE: ("file descriptors", "stop other programs: the limit of the whole system is reached"),
-    errno.EAGAIN: ("processes", "raise their limit with ulimit -u, or lower --workers"),
+    errno.EAGAIN: ("processes", f"raise their limit with ulimit -u, or lower {_WORKERS}"),
 }  # fmt: skip
 """Scarce resource and remedy, by errno."""
 

@@ -172,7 +172,7 @@ class Simulator:
             raise NoNumber(
                 f"even requests without queueing violate '{self._promise.text}' in more than one of fifty stretches of "
                 f"{requests:,} requests",
-                remedy="give a longer --stretch, or a less strict SLO",
+                remedy=f"give a longer {option_name('--stretch')}, or a less strict SLO",
             )
 
     def _is_kept_alone(self, requests: int) -> bool:

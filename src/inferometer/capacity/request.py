@@ -48,7 +48,7 @@ def _startup_of(asked: CapacityOptions) -> tuple[float, StartupBasis]:
     if given is None:
         return STARTUP_S, "assumed"
     if isinstance(given, str):  # from Python, where a time may be a text as well
-        given = duration_or_file(zero=True).read("--startup", given)
+        given = duration_or_file(zero=True).read(option_name("--startup"), given)
     if not isinstance(given, str):
         return float(given), "given"
     study = read(Path(given), Study)
@@ -79,10 +79,17 @@ def _check_used(asked: CapacityOptions, traffic: ExpectedTraffic) -> None:
         )
     if len(traffic.stretches) > 1:
         return
-    for name, value in (("--scale-on", asked.scale_on), ("--startup", asked.startup_s)):
+    for name, value in (
+        (option_name("--scale-on"), asked.scale_on),
+        (option_name("--startup"), asked.startup_s),
+    ):
         if value is not None:
             why = f"is one stretch of {duration(traffic.span_s * NS_PER_S)}" if is_trace else "never changes"
-            remedy = "give a shorter --stretch" if is_trace else "give a trace, a daily curve or a scenario"
+            remedy = (
+                f"give a shorter {option_name('--stretch')}"
+                if is_trace
+                else "give a trace, a daily curve or a scenario"
+            )
             raise UsageError(
                 f"{name} simulates an autoscaler, which needs traffic that changes: '{asked.traffic}' {why}",
                 remedy=remedy,

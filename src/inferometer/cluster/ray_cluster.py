@@ -17,7 +17,7 @@ from inferometer.cluster.ray_actors import RayClient, make_probe
 from inferometer.cluster.ray_messages import CLIENT, LOCAL, SERVER, BeginClients, BegunClient, RaySettings
 from inferometer.cluster.ray_nodes import LocalNodes, answers
 from inferometer.cluster.ray_shares import share_for, this_machine
-from inferometer.options.names import option_name
+from inferometer.options.names import option_name, with_names
 
 LOCAL_CLIENTS = 2
 REACH_S = 5.0  # for an address to answer
@@ -33,7 +33,7 @@ _OPTIONS = {
     "max_restarts": 0,
     "max_task_retries": 0,
 }
-_START = "start one with `ray start --head` on this machine, or use --ray local"
+_START = "start one with `ray start --head` on this machine, or use {ray:local}"
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def _init(address: str, asked: str, **more: Any) -> None:
     except Exception as error:  # Ray raises anything from ConnectionError to assertions
         if asked == "auto" and isinstance(error, ConnectionError):
             raise UsageError(
-                f"{option_name('--ray')} auto: no Ray cluster runs on this machine", remedy=_START
+                f"{option_name('--ray')} auto: no Ray cluster runs on this machine", remedy=with_names(_START)
             ) from error
         raise UsageError(
             f"{option_name('--ray')} {asked}: {_first_line(error)}", remedy=_remedy(error, asked)
@@ -208,11 +208,11 @@ class RayCluster:
             "CPU": 1,
             **({"GPU": 1} if any(row.get("GPU") for row in totals) else {}),
         }
-        other = " or other --client-resources" if noun == CLIENT else ""
+        other = f" or other {option_name('--client-resources')}" if noun == CLIENT else ""
         return UsageError(
             f"{f'{count} {noun}s' if count > 1 else f'a {noun}'} with {in_words(needed)} each cannot be placed: "
             f"{offered(totals)}; {self._free(needed)}",
-            remedy=f"give fewer --{noun}s{other}, or wait until resources are free",
+            remedy=f"give fewer {option_name(f'--{noun}s')}{other}, or wait until resources are free",
         )
 
     def _bundle(self, number: int) -> Any:

@@ -73,7 +73,7 @@ def variants_of(models: Sequence[str], urls: Sequence[str]) -> tuple[ModelAtServ
         name, at, url = model.partition("@")
         if at and urls:
             raise UsageError(
-                f"'-m {model}' contains an address, but {option_name('-u')} gives another",
+                f"'{option_name('-m', model)}' contains an address, but {option_name('-u')} gives another",
                 remedy=f"leave out {option_name('-u')}",
             )
         pairs += [(name, url)] if at else [(name, url) for url in urls] or [(name, None)]

@@ -41,7 +41,7 @@ def build(
         return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)
     for name in options.shapes:  # the server checks the shape of a variable input
-        require_input(model, name, "--shape")
+        require_input(model, name, option_name("--shape"))
     generated = [source for source in options.sources if source in GENERATED]
     if not generated:
         return _given(model, options, is_scheduled=is_scheduled)

@@ -14,6 +14,7 @@ from inferometer.dataset.dataset import EXPECTED, Step
 from inferometer.dataset.rows import A_TRACE, ACCEPTED, CHAT_FIELDS, PROMPT_FIELDS, Row, Rows, read_rows
 from inferometer.dataset.trace_tokens import LONGEST
 from inferometer.model.spec import Tensor
+from inferometer.options.names import with_names
 
 ROLES: Mapping[str, str] = {
     **dict.fromkeys(("human", "user"), "user"),
@@ -120,10 +121,10 @@ def _steps(row: Row, reading: Reading) -> Iterator[Step]:
 
 def _nothing_to_send(row: Row) -> UsageError:
     if "timestamp" in row.fields or "input_length" in row.fields:
-        return row.error("this is a line of a trace without a prompt", remedy=A_TRACE)
+        return row.error("this is a line of a trace without a prompt", remedy=with_names(A_TRACE))
     names = ", ".join(map(repr, row.fields))
     but = f", only {names[:200]}" if names else ""
-    return UsageError(f"{row.place} has neither 'prompt' nor 'messages'{but}", remedy=ACCEPTED)
+    return UsageError(f"{row.place} has neither 'prompt' nor 'messages'{but}", remedy=with_names(ACCEPTED))
 
 
 def _keys(conversation: Any) -> tuple[str, str]:

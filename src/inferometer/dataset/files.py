@@ -71,7 +71,7 @@ def read_files(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
 def _lists(model: ModelSpec, options: DataOptions) -> dict[str, list[Tensor]]:
     lists: dict[str, list[Tensor]] = {}
     for name, source in options.files:
-        spec = require_input(model, name, "--input")
+        spec = require_input(model, name, option_name("--input"))
         lists.setdefault(name, []).extend(_tensors(spec, source, options.shapes))
     return lists
 
@@ -116,7 +116,7 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
     if found:
         return found
     if os.path.isdir(path):
-        remedy = f"to send each file in it, write --input {shlex.quote(f'{spec.name}=@{pattern}/*')}"
+        remedy = f"to send each file in it, write {option_name('--input')} {shlex.quote(f'{spec.name}=@{pattern}/*')}"
         raise UsageError(f"{option_name('--input')} {spec.name}=@{pattern} is a directory", remedy=remedy)
     raise UsageError(
         f"{option_name('--input')} {spec.name}=@{pattern}: there is no such file",
@@ -408,7 +408,7 @@ def _arranged(wanted: Wanted, shape: Shape) -> Shape:
         return asked
     raise wanted.misfit(
         f"it holds samples of shape {format_shape(shape)}, which means frames by channels",
-        remedy="mix it down to mono, or give the shape with --shape",
+        remedy=f"mix it down to mono, or give the shape with {option_name('--shape')}",
     )
 
 

@@ -38,8 +38,8 @@ class LengthRules:
 
 def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
     """Draw `count` pairs; a file gives all its pairs, in order."""
-    prompts = parse_lengths("--prompt-tokens", asked.prompt)
-    pairs = _pairs(prompts, count, Random(f"prompts {seed}"), "--prompt-tokens")
+    name = option_name("--prompt-tokens")
+    pairs = _pairs(parse_lengths(name, asked.prompt), count, Random(f"prompts {seed}"), name)
     if asked.output is None:
         return pairs
     if any(output is not None for _, output in pairs):
@@ -56,7 +56,7 @@ def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
 
 def draw_outputs(asked: int | str, count: int, seed: int) -> list[int]:
     """Draw the lengths of `count` answers; those of a file repeat."""
-    name = "--output-tokens"
+    name = option_name("--output-tokens")
     pairs = _pairs(parse_lengths(name, asked), count, Random(f"outputs {seed}"), name)
     if any(output is not None for _, output in pairs):
         raise UsageError(

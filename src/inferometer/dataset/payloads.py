@@ -48,8 +48,8 @@ def build_payloads(
     files = [source for source in options.sources if source not in GENERATED]
     sources = {
         option_name("data.sources"): files or None,
-        "--prompts": options.prompts,
-        "--prompt-tokens": options.prompt_tokens,
+        option_name("--prompts"): options.prompts,
+        option_name("--prompt-tokens"): options.prompt_tokens,
     }
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:

@@ -70,14 +70,14 @@ def _tensor(name: str, text: str) -> Tensor:
 
 def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
     asked = TOKENS_OF_A_PROMPT if options.prompt_tokens is None else options.prompt_tokens
-    kinds = {parse_lengths("--prompt-tokens", asked).kind}
+    kinds = {parse_lengths(option_name("--prompt-tokens"), asked).kind}
     if isinstance(output, str):
-        kinds.add(parse_lengths("--output-tokens", output).kind)
+        kinds.add(parse_lengths(option_name("--output-tokens"), output).kind)
     is_drawn = kinds != {"constant"}
     lengths = LengthRules(asked, output if isinstance(output, str) else None)
     pairs = draw_pairs(lengths, DRAWN if is_drawn else POOL, options.seed)
     ends = list(accumulate(tokens + (options.prefix_tokens or 0) for tokens, _ in pairs))
-    if parse_lengths("--prompt-tokens", asked).kind != "file":
+    if parse_lengths(option_name("--prompt-tokens"), asked).kind != "file":
         return pairs[: max(FEWEST, sum(end <= MOST_TOKENS for end in ends))]
     if ends[-1] > LONGEST_FILE:
         raise UsageError(

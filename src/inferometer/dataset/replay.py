@@ -22,6 +22,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
 from inferometer.dataset.trace_tables import TABLES, read_table
 from inferometer.dataset.trace_tokens import BLOCK, LONGEST, TraceTokens, trace_place
+from inferometer.options.names import option_name
 
 TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
 _FARTHEST = 1e15
@@ -85,7 +86,9 @@ def parse_trace(path: str, data: bytes, *, speed: float = 1.0) -> Trace:
         days = last.time_ns // (24 * 3600 * NS_PER_S)
         detail = f"this request is due {days} days after the first"
         raise trace.error(
-            last, detail, remedy="give all times in the same unit, or a higher --speed; the limit is a year"
+            last,
+            detail,
+            remedy=f"give all times in the same unit, or a higher {option_name('--speed')}; the limit is a year",
         )
     return trace
 

@@ -21,15 +21,15 @@ from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, size_text
 from inferometer.dataset.dataset import MOST_LINES, check_lines, parse_json, split_lines
 from inferometer.dataset.trace_tables import TABLES
-from inferometer.options.names import option_name
+from inferometer.options.names import option_name, with_names
 
 PROMPT_FIELDS = ("prompt", "text", "text_input", "question", "input")
 CHAT_FIELDS = ("body", "messages", "conversations")
 ACCEPTED = (
     "a row has 'prompt' (a text), 'messages' (a list of role and content), 'conversations' (ShareGPT: a list of "
-    "from and value) or 'body' (OpenAI batch file); --prompt-column names another field for the text"
+    "from and value) or 'body' (OpenAI batch file); {--prompt-column} names another field for the text"
 )
-A_TRACE = "replay a trace with --replay FILE; inferometer inspect FILE shows its requests"
+A_TRACE = "replay a trace with {--replay} FILE; inferometer inspect FILE shows its requests"
 _OTHER_FIELDS = (
     "id",
     "session_id",
@@ -54,8 +54,8 @@ class Row:
     place: str
     fields: Mapping[str, Any]
 
-    def error(self, detail: str, *, remedy: str = ACCEPTED) -> UsageError:
-        return UsageError(f"{self.place}: {detail}", remedy=remedy)
+    def error(self, detail: str, *, remedy: str = "") -> UsageError:
+        return UsageError(f"{self.place}: {detail}", remedy=remedy or with_names(ACCEPTED))
 
 
 @frozen
@@ -104,7 +104,9 @@ def _lines(path: str, data: bytes) -> Iterator[Row]:
             continue
         if line.lstrip().startswith(b"{"):
             fields = parse_json(
-                line, f"line {number} of {path} begins like JSON, but is invalid: ", remedy=ACCEPTED
+                line,
+                f"line {number} of {path} begins like JSON, but is invalid: ",
+                remedy=with_names(ACCEPTED),
             )
         else:
             fields = {PROMPT_FIELDS[0]: line.decode("utf-8", "replace")}
@@ -117,7 +119,7 @@ def _listed(path: str, data: bytes) -> Iterator[Row]:
     )
     for number, fields in enumerate(found, start=1):
         if not isinstance(fields, dict):
-            raise UsageError(f"entry {number} of {path} is not an object", remedy=ACCEPTED)
+            raise UsageError(f"entry {number} of {path} is not an object", remedy=with_names(ACCEPTED))
         yield Row(f"entry {number} of {path}", fields)
 
 
@@ -127,7 +129,7 @@ def _listed(path: str, data: bytes) -> Iterator[Row]:
 def _is_table(path: str, data: bytes, column: str | None) -> bool:
     names = _header(data)
     if any(set(table.columns) <= set(names) for table in TABLES):
-        raise UsageError(f"{path} is a trace without prompts", remedy=A_TRACE)
+        raise UsageError(f"{path} is a trace without prompts", remedy=with_names(A_TRACE))
     return path.lower().endswith(".csv") or bool(set(names) & {column, *PROMPT_FIELDS})
 
 

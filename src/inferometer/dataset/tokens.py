@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import ANSWER, read_file
-from inferometer.options.names import option_name
+from inferometer.options.names import option_name, with_names
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -27,7 +27,7 @@ FEWEST_WORDS = 8
 _CANDIDATES = 4096
 _FILE = "tokenizer.json"
 _LOCAL = f"give a local {_FILE} or the folder that contains one, such as a downloaded model"
-_INSTALL = "pip install 'inferometer[llm]', or leave out --tokenizer to count words instead"
+_INSTALL = "pip install 'inferometer[llm]', or leave out {--tokenizer} to count words instead"
 
 
 class Tokenizer(Protocol):
@@ -97,7 +97,7 @@ def _opened(path: str) -> "tuple[str, Encoder]":
     except ImportError:
         raise UsageError(
             f"{option_name('--tokenizer')} needs the package tokenizers, which is not installed",
-            remedy=_INSTALL,
+            remedy=with_names(_INSTALL),
         ) from None
     file = Path(path, _FILE) if Path(path).is_dir() else Path(path)
     check_path(file)

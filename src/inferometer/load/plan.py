@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from inferometer.base.drawn_times import ThinkTime
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import LocalError, Name, UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 
 NEVER = 1 << 62
@@ -362,7 +362,7 @@ def from_mid_period(schedule: Schedule, rate: float, length_ns: int = NEVER) -> 
 # Rates are requests per second. A burst is at the beginning of each period; the rest of the period has the rate
 # given with `on`, or 0. Without `over` there is one period.
 
-OPTION = "--shape-load"
+OPTION = Name("--shape-load", "shape_load")
 MOST_PIECES = 100_000
 _HELP = (
     "write 'ramp 10..500 over 60s', 'hold 100 for 30s' or 'burst 500 on 50 for 1s every 10s over 1m', "

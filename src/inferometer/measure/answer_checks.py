@@ -79,7 +79,7 @@ def _checks(options: Options) -> Iterator[AnswerCheck]:
             f"check is '{options.check}', but must be a tuple of checks", remedy="put it into a tuple"
         )
     for word in options.check:
-        kind, value = parts(answer_check.read("--check", word))
+        kind, value = parts(answer_check.read(option_name("--check"), word))
         if kind == CHOICE:
             yield AnswerCheck(kind, choices(value or ""))
         elif kind == SCHEMA:
@@ -89,7 +89,7 @@ def _checks(options: Options) -> Iterator[AnswerCheck]:
     if options.check_python is not None:
         from inferometer.load.visit_file import VisitFile
 
-        check_command("--check-python", "a Python function")
+        check_command(option_name("--check-python"), "a Python function")
         file, function = function_parts(options.check_python)
         found = VisitFile(file, function).carried()
         if not callable(found.load()):

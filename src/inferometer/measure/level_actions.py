@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
-from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.errors import Name, PeerError, UsageError
 from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
 from inferometer.base.threads import users_environment
@@ -56,14 +56,14 @@ class Moment(NamedTuple):
     """The time of actions, by its field of `Options` and its option."""
 
     field: str
-    option: str
+    option: Name
 
     def actions(self, options: Options) -> tuple[str, ...]:
         return options.before_level if self is BEFORE else options.after_level
 
 
-BEFORE = Moment("before_level", "--before-level")
-AFTER = Moment("after_level", "--after-level")
+BEFORE = Moment("before_level", Name("--before-level", "before_level"))
+AFTER = Moment("after_level", Name("--after-level", "after_level"))
 
 
 def check_actions(options: Options) -> None:

@@ -149,7 +149,7 @@ def prepare(
     host = host or Host(
         models=(options.model, *(name for name, _ in options.bls_composing_models)),
         repository=check_repository(Path(options.model_repository or "")),
-        directory=installation(options.triton_directory, "--triton-server-directory"),
+        directory=installation(options.triton_directory, option_name("triton_directory")),
     )
     endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
     with asked_host(host, endpoint.port):

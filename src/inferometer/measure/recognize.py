@@ -189,7 +189,7 @@ def _look(options: Options, written: Address, prefix: str, known: ServerPath | N
     there = connection_to(replace(options, url=url_of(options, written, prefix)))
     first = "" if known is None else known.kinds[0]
     try:
-        with _our_words():
+        with _on_one_line():
             return look(there, protocol=options.protocol, page=written.path + written.query, first=first)
     except PeerError as error:
         if isinstance(error.__cause__, socket.gaierror) and options.url == written.host and not options.model:
@@ -220,9 +220,9 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
         raise _body_of_model(options, written, looks, command, where)
     if looks.failures and not options.bodies:
         kinds = (
-            "--service-kind openai for one that serves text"
+            f"{option_name('--service-kind', 'openai')} for one that serves text"
             if "/v1/" in looks.failures[0]
-            else "--service-kind"
+            else option_name("--service-kind")
         )
         raise PeerError(
             f"{where}: it answers {' and '.join(looks.failures)}",
@@ -321,7 +321,7 @@ def describe(
     if command == CLASSIC:
         return _classic_describe(service, options, connection)
     kind = KINDS[options.service_kind]
-    with _our_words():
+    with _on_one_line():
         if kind.needs_model and not kind.is_asked and not is_found:
             looks = look(connection, first=options.service_kind)
             is_meant = looks.kind == getattr(service, "host_kind", "")
@@ -391,24 +391,15 @@ def _is_own_word(error: PeerError, protocol: str) -> bool:
     return not origin.remedy or "HTTP status" in origin.message
 
 
-_OUR_WORDS = (
-    ("--cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file", "--tls-ca"),
-    ("--server-name", "--tls-server-name"),
-    ("-i grpc", "--grpc"),
-    (" given with -u", ""),
-    (" with -u", ""),
-)
 _TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 
 @contextmanager
-def _our_words() -> Iterator[None]:
-    """Replace the classic script's option names, and put the message on one line."""
+def _on_one_line() -> Iterator[None]:
+    """Put the message on one line, without the markup of a web page."""
     try:
         yield
     except PeerError as error:
-        for theirs, ours in _OUR_WORDS:
-            error.remedy = error.remedy.replace(theirs, ours)
         title = _TITLE.search(error.message)
         words = error.message
         if title is not None:

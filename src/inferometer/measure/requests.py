@@ -99,8 +99,8 @@ def _replayed(
         if (entry.data is not None or entry.stream is not None) and (options.batch or 1) > 1:
             raise trace.error(
                 entry,
-                f"data and streams require single requests, but -b is {options.batch}",
-                remedy="use -b 1",
+                f"data and streams require single requests, but {option_name('-b')} is {options.batch}",
+                remedy=f"use {option_name('-b', '1')}",
             )
         if entry.data is None:
             numbers.append(_number(trace, entry, dataset, plain, turn))

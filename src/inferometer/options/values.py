@@ -10,7 +10,7 @@ from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.drawn_times import parse_time
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
 from inferometer.base.slo import parse_slo
@@ -146,7 +146,7 @@ def plain_levels(word: str, plain: Callable[[str], str]) -> str:
 
 def _refuse_time(name: str, word: str, metavar: str = "") -> None:
     if _TIME.fullmatch(word.strip()) is not None:
-        remedy = f"give a duration with -d: -d {word}"
+        remedy = f"give a duration with {Name('-d', 'duration_s')}: {Name(f'-d {word}', 'duration_s', word)}"
         if metavar == "MSEC":
             milliseconds = plain_number(parse_duration_ns(word, name) / NS_PER_MS).replace(",", "")
             remedy = f"write {name} {milliseconds}, in milliseconds"
@@ -161,7 +161,7 @@ def _refuse_content(name: str, word: str) -> None:
         body = f"@{word}"
     else:
         return
-    remedy = f"for a request body, write --body {shlex.quote(body)}"
+    remedy = f"for a request body, write {Name(f'--body {shlex.quote(body)}', 'bodies', body)}"
     raise refusal(name, f"'{word}' is not a number", remedy=remedy)
 
 
@@ -406,7 +406,10 @@ def levels(*, decimals: bool = False) -> Values:
     def read(name: str, word: str) -> Range:
         _refuse_time(name, word)
         if word.lower() in ("auto", "max", "inf", "unlimited"):
-            remedy = "use --sweep, which raises the load until the server saturates, or -c for a fixed load"
+            remedy = (
+                f"use {Name('--sweep', 'sweep')}, which raises the load until the server saturates, or "
+                f"{Name('-c', 'concurrency')} for a fixed load"
+            )
             raise invalid(name, word, remedy)
         word = plain_levels(word, plain_rate if decimals else plain_count)
         first, *rest = word.split(":")

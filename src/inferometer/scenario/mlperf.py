@@ -167,7 +167,7 @@ def _check_load(spec: MlperfSpec, asked: Options) -> None:
             remedy=f"give {option_name('-r')}",
         )
     if spec.scenario != "server" and is_rate:
-        remedy = "give -c" if spec.scenario == "offline" else "leave it out"
+        remedy = f"give {option_name('-c')}" if spec.scenario == "offline" else "leave it out"
         raise UsageError(
             f"MLPerf's {spec.scenario} scenario has no rate, but {option_name('-r')} is given", remedy=remedy
         )

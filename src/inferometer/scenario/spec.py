@@ -41,6 +41,7 @@ from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.load.loadgen_arrivals import SEED
 from inferometer.load.plan import parse_shape
 from inferometer.model.flow import VISIT, references, with_references
+from inferometer.options.names import option_name
 from inferometer.options.options import SERVICE_KINDS
 from inferometer.scenario.class_options import Scalar, read_options
 from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, located, parsed_by, seconds
@@ -397,7 +398,7 @@ def parse_scenario(text: str, origin: str) -> Scenario:
 
 def read_scenario(path: Path) -> Scenario:
     check_path(path)
-    remedy = "give a file, or a name from --scenario list"
+    remedy = f"give a file, or a name from {option_name('--scenario')} list"
     text = read_text(path, CONFIG, "the scenario", remedy=remedy)
     found = parse_scenario(text, str(path))
     return found if found.name else found.model_copy(update={"name": path.stem})

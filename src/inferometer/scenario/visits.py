@@ -16,6 +16,7 @@ from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
 from inferometer.model.flow import FlowStep, FlowVisit, MakeVisit, Reference, references, with_references
 from inferometer.model.numbers import encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass
 from inferometer.scenario.spec import ClassSpec, StepSpec
@@ -122,7 +123,7 @@ def _blank(spec: TensorSpec) -> Tensor:
 def _check_model(where: str, setup: Setup) -> None:
     model, options = setup.model, setup.options
     if options.cancel_after_s is not None or (options.batch or 1) > 1:
-        what = "a batch" if options.cancel_after_s is None else "--cancel-after"
+        what = "a batch" if options.cancel_after_s is None else option_name("--cancel-after")
         raise UsageError(f"{where}: {what} applies to single requests, not to visits", remedy="leave it out")
     if not isinstance(setup.service, Visited) or setup.host is not None:
         title = KINDS[setup.options.service_kind].title

@@ -106,7 +106,7 @@ class ServerCommand:
 
 
 def read_template(path: Path) -> str:
-    return read_text(path, DESCRIPTION, "the template", remedy="check --serve-file")
+    return read_text(path, DESCRIPTION, "the template", remedy=f"check {option_name('--serve-file')}")
 
 
 def find_program(words: tuple[str, ...]) -> Path:
@@ -140,7 +140,7 @@ class LaunchedServer:
 
     def start(self, values: Mapping[str, Any], log: Path) -> None:
         """Start the server with these values; return when it is ready, raise StartError if it is not."""
-        check_command("--serve")
+        check_command(option_name("--serve"))
         command = self.command
         guarded = GuardedProcess("server", log)
         ports = self._ports()

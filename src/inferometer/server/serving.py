@@ -34,7 +34,9 @@ class ServeRequest:
 
 def preset_of(serve: str, preset: str | None) -> Preset | None:
     """Return the preset that was named, or that of the server which the command starts."""
-    return PRESETS[preset] if preset is not None else maybe_preset(split_command(serve, "--serve"))
+    return (
+        PRESETS[preset] if preset is not None else maybe_preset(split_command(serve, option_name("--serve")))
+    )
 
 
 def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
@@ -45,7 +47,7 @@ def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
             f"{option_name('--preset')} {request.preset} needs the command that starts the server",
             remedy=f"add {option_name('--serve')} '{PRESETS[request.preset].example}'",
         )
-    words = split_command(request.serve, "--serve")
+    words = split_command(request.serve, option_name("--serve"))
     find_program(words)
     address = request.url or _DEFAULT_ADDRESS
     host, port = _place_of(address)
@@ -58,7 +60,7 @@ def command_of(request: ServeRequest, preset: Preset | None) -> ServerCommand:
         address=address,
         host=host,
         port=port,
-        ready=default if request.ready is None else parse_ready("--ready", request.ready),
+        ready=default if request.ready is None else parse_ready(option_name("--ready"), request.ready),
         start_s=request.start_s,
         logs=request.logs,
         calls=tuple(parse_set_call(option_name("--serve-set"), text) for text in request.calls),

@@ -14,6 +14,7 @@ from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.base.units import plain_number
+from inferometer.options.names import with_names
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http_control import BadReply, HttpControl
 from inferometer.services.timed_socket import connect
@@ -298,7 +299,9 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
         return answers
     if is_closed and connection.endpoint.tls is not None:
         said = f"{where} speaks TLS, but closes every connection without an answer"
-        remedy = "check the port, and give a client certificate if the server requires one: --tls-cert and --tls-key"
+        remedy = with_names(
+            "check the port, and give a client certificate if the server requires one: {--tls-cert} and {--tls-key}"
+        )
     elif is_closed:
         said = f"{where} closes every connection without an answer: it speaks neither HTTP nor gRPC nor TLS"
     else:

@@ -102,7 +102,11 @@ def method_of_file(service: str, name: str, path: Path, folders: Sequence[Path])
 
 def _read_set(path: Path) -> list[File]:
     try:
-        return list(descriptor_pb2.FileDescriptorSet.FromString(read_file(path, DESCRIPTION, "--proto")).file)
+        return list(
+            descriptor_pb2.FileDescriptorSet.FromString(
+                read_file(path, DESCRIPTION, option_name("--proto"))
+            ).file
+        )
     except DecodeError as error:
         raise UsageError(
             f"{option_name('--proto')} {path} is not a descriptor set",
@@ -111,7 +115,7 @@ def _read_set(path: Path) -> list[File]:
 
 
 def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
-    check_file(path, DESCRIPTION, "--proto")
+    check_file(path, DESCRIPTION, option_name("--proto"))
     includes = [f"--proto_path={folder}" for folder in dict.fromkeys((*folders, path.parent))]
     with tempfile.TemporaryDirectory(prefix="inferometer-proto-") as scratch:
         made = Path(scratch) / "set.pb"
@@ -329,7 +333,7 @@ class DynamicGrpc(Service):
         calls = [self._messages(number, step) for number, step in enumerate(steps)]
         findings: tuple[str, ...] = ()
         if options.bodies:
-            calls = [[self._parse(read_body(text), f"--body {text}")] for text in options.bodies]
+            calls = [[self._parse(read_body(text), option_name("--body", text))] for text in options.bodies]
         elif not any(steps):
             findings = (f"No data given: sending an empty {method.request.DESCRIPTOR.full_name}.",)
             calls = [[b""]]

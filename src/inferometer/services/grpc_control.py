@@ -12,6 +12,7 @@ from inferometer.base.deadline import Deadline
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.model.answers import Shape, checked
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import late, why_unreachable
@@ -132,9 +133,10 @@ class GrpcControl:
         also = (
             "the client certificate if it requires one"
             if is_secure
-            else "whether it needs TLS (--tls; --ssl-grpc-use-ssl in perf_analyzer)"
+            else f"whether it needs TLS ({option_name('--tls')})"
         )
-        return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
+        over_http = f"leave out {option_name('--grpc')} to measure over HTTP"
+        return f"check that the port is the server's gRPC port, and {also}; or {over_http}"
 
     def _deadline(self, timeout_s: float | None) -> Deadline:
         return Deadline.after(self._connection.timeout_s if timeout_s is None else timeout_s)

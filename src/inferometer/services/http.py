@@ -8,6 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.reading import DATA, read_file
 from inferometer.base.secrets import redacted
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import RESPONSE, Service
@@ -76,7 +77,7 @@ def read_body(text: str) -> bytes:
         text[1:],
         DATA,
         "the body file",
-        remedy="write --body @FILE with the path of a file, or give the text itself",
+        remedy=f"write {option_name('--body', '@FILE')} with the path of a file, or give the text itself",
     )
 
 

@@ -176,13 +176,13 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
         if "\x00\x00" in error.begins[:8]:
             return (
                 "it speaks HTTP/2, as a gRPC port does",
-                "measure with -i grpc, or give its HTTP port with -u",
+                f"use {option_name('--grpc')}, or give its HTTP port",
             )
         return (
             f"it does not speak HTTP (its answer begins with {error.begins[:60]!r})",
-            "check the port given with -u",
+            "check the port",
         )
-    usual = str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
+    usual = str(error) or type(error).__name__, "check the address, and that the server is up"
     if isinstance(error, (BadReply, ConnectionError, TimeoutError)):
         return usual
     from inferometer.services.tls import maybe_problem

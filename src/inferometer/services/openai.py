@@ -206,7 +206,10 @@ def _check_use(options: Options, api: Api) -> None:
             f"{option_name('--output-tokens')} limits generated text, but {api.path} generates none",
             remedy="leave it out",
         )
-    for option, given in (("--image", options.images), ("--audio", options.audio_s)):
+    for option, given in (
+        (option_name("--image"), options.images),
+        (option_name("--audio"), options.audio_s),
+    ):
         if given and api.chat is None and not (api.takes_sound and option == "--audio"):
             raise UsageError(
                 f"{option} is for chat messages, but {api.path} takes only text",

@@ -29,7 +29,7 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.system import system_name
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
-from inferometer.options.names import option_name
+from inferometer.options.names import option_name, with_names
 from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
 
@@ -186,7 +186,7 @@ def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
             except PeerError as error:
                 raise PeerError(
                     f"the server cannot use the client's {shared.kind} shared memory: {error.message}",
-                    remedy=error.remedy or _HOW_TO_SHARE[shared.kind],
+                    remedy=error.remedy or with_names(_HOW_TO_SHARE[shared.kind]),
                 ) from error
             _remove_file(region)
             yield
@@ -206,9 +206,9 @@ def _system_memory(shared: Shared) -> Iterator[RegionFields]:
 
 _HOW_TO_SHARE = {
     SYSTEM: "the server must run on this host, as this user or as root; start one in a container with --ipc=host "
-    "(docker run --ipc=host ...), or leave out --shared-memory",
+    "(docker run --ipc=host ...), or leave out {--shared-memory}",
     CUDA: f"the server must use GPU {DEVICE} of this host; start one in a container with --gpus all --ipc=host "
-    "--pid=host, or leave out --shared-memory",
+    "--pid=host, or leave out {--shared-memory}",
 }
 
 
@@ -322,7 +322,8 @@ class _Driver:
             raise UsageError(
                 f"{option_name('--shared-memory', 'cuda')} needs an NVIDIA driver on this machine, but "
                 f"{CUDA_LIBRARY} is missing",
-                remedy="run inferometer on the machine with the GPU, or use --shared-memory system",
+                remedy="run inferometer on the machine with the GPU, or use "
+                f"{option_name('--shared-memory', 'system')}",
             ) from error
         for name, arguments in _SIGNATURES.items():
             getattr(self._library, name).argtypes = arguments

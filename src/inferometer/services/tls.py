@@ -9,6 +9,7 @@ from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import CERTIFICATE, check_file, read_file
 from inferometer.base.system import readable_once
+from inferometer.options.names import with_names
 
 if TYPE_CHECKING:
     # Not imported by workers: it loads the whole table of options.
@@ -78,16 +79,13 @@ def _read(path: str, what: str, remedy: str = "") -> bytes:
 
 # --- errors
 
-_UNKNOWN_AUTHORITY = (
-    "give its CA with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
-    "disable verification with -k"
-)
-_WRONG_NAME = "use the host name in its certificate, or give that name with --server-name"
+_UNKNOWN_AUTHORITY = "give its CA with {--tls-ca}, or disable verification with {--tls-insecure}"
+_WRONG_NAME = "use the host name in its certificate, or give that name with {--tls-server-name}"
 
 # By OpenSSL's verification codes.
 _CERTIFICATE_REMEDIES = {
     9: "the certificate is not valid yet: check the clocks of both machines",
-    10: "the certificate has expired: renew it, or disable verification with -k",
+    10: "the certificate has expired: renew it, or disable verification with {--tls-insecure}",
     62: _WRONG_NAME,
     64: _WRONG_NAME,
 }
@@ -102,7 +100,7 @@ def maybe_problem(error: Exception) -> tuple[str, str] | None:
     """Return the reason and the remedy; None if the error is unrelated to TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = f"its certificate was rejected ({error.verify_message})"
-        return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
+        return reason, with_names(_CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY))
     if isinstance(error, ssl.SSLError):
         return (
             f"TLS failed ({error})",

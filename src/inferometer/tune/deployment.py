@@ -278,7 +278,7 @@ class InProcessDeployment(Deployment):
 
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
-        self._directory = installation(launch.install_path, "--triton-install-path")
+        self._directory = installation(launch.install_path, option_name("--triton-install-path"))
         if self._directory is None:
             find_wheel()
         self._variants: Mapping[str, ModelVariant] = {}

@@ -142,8 +142,8 @@ def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSt
         steps,
         [row for row in _needed(goals) if row.of_gpu],
         "cannot be limited: neither the server's metrics nor NVML report it",
-        "install NVML support on the GPU's machine with pip install 'inferometer[gpu]', or give the "
-        "address of metrics that include nv_gpu_* with --collect-metrics --metrics-url",
+        "install NVML support on the GPU's machine with pip install 'inferometer[gpu]', or give the address of "
+        f"metrics that include nv_gpu_* with {option_name('--collect-metrics')} {option_name('--metrics-url')}",
     )
 
 
@@ -153,7 +153,7 @@ def with_all_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSt
         steps,
         [row for row in _needed(goals) if not row.of_gpu],
         "is not measured on this server, so it can be neither an objective nor part of an SLO",
-        "figures of tokens need --service-kind openai, those of energy a machine that reports it",
+        f"figures of tokens need {option_name('--service-kind', 'openai')}, those of energy a machine that reports it",
     )
 
 

@@ -111,7 +111,7 @@ def _refuse_launched_only(request: TuneOptions, options: Options) -> None:
     for field, name in _SERVED_ONLY.items():
         if getattr(request, field) != getattr(plain, field):
             raise UsageError(
-                f"{name} applies only to a server that {option_name('--serve')} starts",
+                f"{option_name(name)} applies only to a server that {option_name('--serve')} starts",
                 remedy=f"add {option_name('--serve')}",
             )
     for field in TUNE_LAUNCHED_ONLY:
@@ -140,9 +140,9 @@ def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | Non
             remedy=f"give {option_name('--servers')} N: each gets a GPU, or an equal share of the cores",
         )
     others = {
-        f"--url {request.url}": request.url is not None,
-        f"--triton-launch-mode {request.launch_mode}": request.launch_mode != "local",
-        f"--search {request.search}": request.search != "smart",
+        option_name("-u", str(request.url)): request.url is not None,
+        option_name("--triton-launch-mode", request.launch_mode): request.launch_mode != "local",
+        option_name("--search", request.search): request.search != "smart",
     }
     for words, is_given in others.items():
         if is_given:

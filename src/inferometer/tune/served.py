@@ -125,7 +125,7 @@ def _command_of(request: TuneOptions, preset: Preset | None) -> ServerCommand:
 
 def _knobs_of(request: TuneOptions, preset: Preset | None, command: ServerCommand) -> KnobSettings:
     used = command.used
-    rows = {row.name: row for row in (parse_vary("--vary", word) for word in request.vary)}
+    rows = {row.name: row for row in (parse_vary(option_name("--vary"), word) for word in request.vary)}
     if len(rows) < len(request.vary):
         raise UsageError(
             f"{option_name('--vary')} names a placeholder twice",
@@ -216,9 +216,9 @@ def _goal_of(request: TuneOptions, options: Options, command: ServerCommand, *, 
 def _loads_of(options: Options) -> tuple[tuple[float, ...] | None, bool]:
     """Return the loads of -c or -r, and whether they are rates; None: the search chooses them."""
     if options.request_rate is not None:
-        return tuple(_levels("--rate", options.request_rate)), True
+        return tuple(_levels(option_name("-r"), options.request_rate)), True
     if options.concurrency is not None:
-        return tuple(_levels("--concurrency", options.concurrency)), False
+        return tuple(_levels(option_name("-c"), options.concurrency)), False
     return None, False
 
 

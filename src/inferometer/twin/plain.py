@@ -14,6 +14,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.pipeline import Station
+from inferometer.options.names import option_name
 from inferometer.twin.twin import TwinModel
 
 GROWING = 0.05  # relative gain over the load before above which throughput has not saturated
@@ -24,9 +25,8 @@ _TRIED = 12  # numbers in service at once
 def check_plain(name: str, seen: Sequence[Observation], *, are_closed: bool) -> None:
     """Raise unless latencies alone can tell a station from these loads."""
     words = f"the server of '{name}' provides no statistics, so its twin is fitted to latencies alone"
-    remedy = (
-        f"measure it with -c 1,2,4,8, up to where throughput stops growing: inferometer measure URL {name}"
-    )
+    loads = option_name("-c", "1,2,4,8")
+    remedy = f"measure it with {loads}, up to where throughput stops growing: inferometer measure URL {name}"
     if not are_closed:
         raise UsageError(f"{words}, which rates do not determine", remedy=remedy)
     if len({row.concurrency for row in seen}) < 2:

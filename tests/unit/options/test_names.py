@@ -20,6 +20,7 @@ SURFACES = (
     "ui",
     "selftest",
     "options/command_line.py",
+    "options/config_file.py",
 )  # with a single spelling of their own
 BELOW = ("base", "wire")  # which do not know the options
 OPTION = re.compile(r"(?<![\w'/`-])--?[a-zA-Z][a-z-]*")
@@ -31,9 +32,14 @@ COMMAND_LINE = re.compile(
 
 
 def _errors(path: Path):
+    """The expressions that make errors: their calls, remedies of other calls, and variables for remedies."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error"):
             yield node
+        elif isinstance(node, ast.Call):
+            yield from (word for word in node.keywords if word.arg == "remedy")
+        elif isinstance(node, ast.Assign) and "remed" in ast.unparse(node.targets[0]).lower():
+            yield node.value
 
 
 def test_errors_below_the_interfaces_carry_the_options_they_name():
@@ -49,9 +55,29 @@ def test_errors_below_the_interfaces_carry_the_options_they_name():
                 found += [
                     f"{place}:{node.lineno}: {name[0]}"
                     for name in OPTION.finditer(text)
-                    if _is_known(name[0]) and not COMMAND_LINE.search(text[: name.start()])
+                    if _is_known(name[0]) and text[name.start() - 1 : name.start()] != "{"
+                    if not COMMAND_LINE.search(text[: name.start()])
                     if not _is_an_argument(error, node)
                 ]
+    assert not found
+
+
+def test_parsers_take_the_names_of_options_with_their_fields():
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith((*SURFACES, *BELOW, "options/")):
+            continue
+        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        found += [
+            f"{place}:{word.lineno}: {word.value}"
+            for call in calls
+            if getattr(call.func, "id", "") not in ("option_name", "Name")
+            for word in call.args
+            if isinstance(word, ast.Constant)
+            and OPTION.fullmatch(str(word.value))
+            and _is_known(str(word.value))
+        ]
     assert not found
 
 
@@ -63,11 +89,14 @@ def _is_known(name: str) -> bool:
     return True
 
 
-def _is_an_argument(error: ast.Call, constant: ast.AST) -> bool:
+def _is_an_argument(error: ast.AST, constant: ast.AST) -> bool:
     """Whether the text is the name that `option_name` or `Name` takes."""
     calls = (node for node in ast.walk(error) if isinstance(node, ast.Call))
     return any(
-        getattr(call.func, "id", "") in ("option_name", "Name") and constant in call.args for call in calls
+        constant in ast.walk(word)
+        for call in calls
+        if getattr(call.func, "id", "") in ("option_name", "Name")
+        for word in call.args
     )
 
 
