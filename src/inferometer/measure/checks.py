@@ -493,7 +493,7 @@ def changed(options: Options, **changes: Any) -> Options:
         given.add(name)
         row = BY_FIELD.get(name)
         if row is not None and row.values is not None and row.combine is None:
-            row.values.check(name, value)
+            row.values.check(Name(name, name), value)
     found = dataclasses.replace(options, **values, given=frozenset(given))
     check({name: value_of(found, name) for name in given})
     return found

@@ -144,6 +144,21 @@ def test_invalid_arguments_are_usage_errors(call, words):
     assert caught.value.remedy or any(part in words for part in ("A level", "must be", "the following modes"))
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"string_length": 0}, "string_length must be 1 or more"),
+        ({"prompt_tokens": "normal(a)"}, "prompt_tokens 'normal(a)': normal takes two numbers"),
+        ({"shape_load": "rise"}, "piece 1 of shape_load is 'rise'"),
+        ({"concurrency": "auto"}, "Failed to parse concurrency. Invalid value provided: auto; use sweep,"),
+    ],
+)
+def test_errors_name_the_argument_as_it_is_written(given, words):
+    with pytest.raises(UsageError) as caught:
+        api.measure("m", url="127.0.0.1:9", **given)
+    assert str(caught.value).startswith(words)
+
+
 def test_compare_accepts_request_intervals_without_a_concurrency():
     with pytest.raises(PeerError, match="cannot be reached"):
         api.compare("a", "b", urls=["localhost:1"], request_intervals=__file__)
