@@ -441,7 +441,7 @@ def test_an_http_server_is_explained(words: bytes, run: Callable, monkeypatch: p
     assert ended.code == 99
     assert len(ended.stderr.splitlines()) == 1
     assert ended.stderr.startswith("error: failed to get model metadata: ")
-    assert "-i http" in ended.stderr
+    assert "leave out -i grpc to measure over HTTP" in ended.stderr
 
 
 def test_a_grpc_server_asked_over_http_is_explained(run: Callable) -> None:

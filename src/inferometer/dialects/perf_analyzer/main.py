@@ -21,7 +21,7 @@ from inferometer.base.signals import (
 from inferometer.base.text import decode_json, printable, to_stderr
 from inferometer.base.threads import limit_threads
 from inferometer.base.writing import Outputs
-from inferometer.dialects.perf_analyzer.options import classic_usage, most_outstanding, parse_classic
+from inferometer.dialects.perf_analyzer.options import COMMAND, classic_usage, most_outstanding, parse_classic
 from inferometer.options.command_line import Ask
 from inferometer.stats.watcher import Watcher
 
@@ -68,10 +68,10 @@ def main(argv: list[str] | None = None) -> int:
             code = _run(sys.argv[1:] if argv is None else argv)
             return interrupted_code() if was_hung_up() else code
     except MetricsError as error:
-        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{error}")
+        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{error.spelled(COMMAND.spell)}")
         return FAILURE
     except InferometerError as error:
-        to_stderr(f"error: {error}")
+        to_stderr(f"error: {error.spelled(COMMAND.spell)}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
@@ -85,7 +85,7 @@ def _run(words: list[str]) -> int:
     try:
         options = parse_classic(words)
     except UsageError as error:
-        to_stderr(f"Error: {error}\n{classic_usage()}")
+        to_stderr(f"Error: {error.spelled(COMMAND.spell)}\n{classic_usage()}")
         return FAILURE
     if options is Ask.HELP:
         _say(classic_usage())
