@@ -6,6 +6,7 @@ Also the errors for a shortage of memory, files or processes.
 import errno
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
@@ -29,6 +30,7 @@ class Name(str):
 
 
 Spell = Callable[[Name], str]
+E = TypeVar("E", bound="InferometerError")
 _NAME = re.compile("\0([^\0\1]*)\1([^\0\1]*)\1([^\0\1]*)\0")
 
 
@@ -73,6 +75,10 @@ class InferometerError(Exception):
     def at(self, place: str) -> None:
         """Put the place where the error occurred before its message."""
         self._message = f"{place}: {self._message}"
+
+    def wrapped(self, before: str, kind: type[E]) -> E:
+        """Return an error of another kind, with a text before the message; the options keep their fields."""
+        return kind(before + self._message, remedy=self._remedy)
 
     def spelled(self, spell: Spell) -> str:
         """Return the text for printing, with each option spelled by `spell`."""

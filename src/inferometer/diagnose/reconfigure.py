@@ -70,7 +70,7 @@ def _explained(name: str, error: PeerError) -> PeerError:
             f"the server does not allow changing its models: {error.message}",
             remedy=f"start it with --model-control-mode explicit, or leave out {option_name('--apply')}",
         )
-    return PeerError(f"cannot load '{name}': {error.message}", remedy=error.remedy)
+    return error.wrapped(f"cannot load '{name}': ", PeerError)
 
 
 # --- applying a suggestion to a configuration, and writing configurations

@@ -176,7 +176,7 @@ def _at(setup: Setup, addresses: SharedAddresses, text: str, render: Render) -> 
         )
     except PeerError as error:
         if not _is_unreachable(error):
-            raise PeerError(f"{redacted(text)}: {error.message}", remedy=error.remedy) from error
+            raise error.wrapped(f"{redacted(text)}: ", PeerError) from error
         warning = f"WARNING: {redacted(text)} does not answer ({error.message}); its requests will fail."
     traffic = render(service)
     known = setup.traffic.wiring

@@ -462,7 +462,7 @@ def _data_refused(prefix: str) -> Iterator[None]:
     except UsageError as error:
         if not prefix:
             raise
-        raise UsageError(prefix + error.message, remedy=error.remedy) from error
+        raise error.wrapped(prefix, UsageError) from error
 
 
 def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:

@@ -404,7 +404,8 @@ def _on_one_line() -> Iterator[None]:
         words = error.message
         if title is not None:
             words = f"{words.partition('<')[0]}a page '{title[1]}'"
-            error.remedy = error.remedy or "check the address: it serves a web page, not a model"
+            if not error.remedy:
+                error.remedy = "check the address: it serves a web page, not a model"
         error.message = re.sub(r"\[Errno -?\d+\] ", "", " ".join(words.split()))
         raise
 

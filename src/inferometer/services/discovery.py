@@ -72,10 +72,10 @@ def describe_model(
     try:
         metadata = control.metadata(name, version)
     except PeerError as error:
-        raise PeerError(
-            f"failed to get model metadata: {error.message}",
-            remedy=error.remedy or _known_models(control, name),
-        ) from error
+        found = error.wrapped("failed to get model metadata: ", PeerError)
+        if not found.remedy:
+            found.remedy = _known_models(control, name)
+        raise found from error
     try:
         config = _config(control, name, version)
     except MissingError:  # plain KServe v2 servers have none and only give metadata
@@ -119,7 +119,7 @@ def _config(control: ModelSource, name: str, version: str) -> Document:
     try:
         return control.config(name, version)
     except PeerError as error:
-        raise type(error)(f"failed to get model config: {error.message}", remedy=error.remedy) from error
+        raise error.wrapped("failed to get model config: ", type(error)) from error
 
 
 class _Member(NamedTuple):

@@ -4,7 +4,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_fa
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.model.answers import SIGNATURES, TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode, flat, little_endian
@@ -174,9 +175,7 @@ class TfServing(Service):
         except DecodeError as error:
             raise PeerError(f"failed to get model metadata: {error}") from error
         except PeerError as error:
-            raise type(error)(
-                f"failed to get model metadata: {error.message}", remedy=error.remedy
-            ) from error
+            raise error.wrapped("failed to get model metadata: ", type(error)) from error
         signatures = document(found, {"signature_def": SIGNATURES}, "GetModelMetadata")
         return model_of(signatures.get("signature_def", {}), name, version, self._options)
 
@@ -344,7 +343,7 @@ class TfServingRest(Service):
         try:
             answer = self._control.get(path, TFSERVING_METADATA)
         except PeerError as error:
-            raise PeerError(f"failed to get model metadata: {error.message}", remedy=error.remedy) from error
+            raise error.wrapped("failed to get model metadata: ", PeerError) from error
         model = model_of(answer["metadata"]["signature_def"]["signature_def"], name, version, self._options)
         self._outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
         return model
@@ -393,7 +392,7 @@ def _nested(tensor: Tensor) -> Any:
     return np.array(elements, dtype=object).reshape(tensor.shape).tolist()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Columns:
     """Reader of the outputs of a reply, which does not contain their datatypes."""
 

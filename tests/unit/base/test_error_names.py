@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from inferometer.base.errors import Name, UsageError
+from inferometer.base.errors import Name, PeerError, UsageError
 from inferometer.cli.find import COMMAND as FIND
 from inferometer.cli.measure import COMMAND
 from inferometer.options.names import option_name, with_names
@@ -25,6 +25,8 @@ def test_the_options_survive_a_prefix_and_a_process():
     error.at("classes.a")
     again = pickle.loads(pickle.dumps(error))
     assert again.spelled(COMMAND.spell) == "classes.a: --rate is 0"
+    wrapped = error.wrapped("no data: ", PeerError)
+    assert (type(wrapped), wrapped.spelled(COMMAND.spell)) == (PeerError, "no data: classes.a: --rate is 0")
 
 
 @pytest.mark.parametrize(
