@@ -8,12 +8,13 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, fields, replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, Union
 
 from inferometer.base.errors import InferometerError, Name, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
 from inferometer.options.commands import (
     COMPARE_REFUSED,
@@ -83,7 +84,7 @@ _OLD = {"request_rate": "rate"}  # former names, still accepted
 _OWN_NAMES = {"model_repository": "repositories", "batch": "batches", "load": "loads"}  # of `tune`
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """An argument: the option it sets, its types and its help."""
 

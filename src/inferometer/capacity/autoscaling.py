@@ -13,13 +13,13 @@ import math
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.slo import TIMES, Slo
 from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.capacity.fleet import AnyReplica, Fleet, simulate
@@ -37,7 +37,7 @@ StartupBasis = Literal["assumed", "given", "measured"]
 _EXAMPLE = "write utilisation:60% or queue:2"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScalingRule:
     """The figure that the scaler watches, and its target value."""
 
@@ -71,7 +71,7 @@ def parse_rule(text: str) -> ScalingRule:
     return ScalingRule("utilisation", target)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScalingStep:
     """The number of ready replicas from this time until the next step."""
 
@@ -79,7 +79,7 @@ class ScalingStep:
     ready: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Autoscaling:
     """The simulated behaviour of an autoscaler under the traffic."""
 
@@ -95,7 +95,7 @@ class Autoscaling:
     startup_basis: StartupBasis = "given"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scaler:
     """An autoscaler: its rule, the start-up time of a replica, and the number of spare replicas."""
 
@@ -158,7 +158,7 @@ def _wanted(ready: int, figure: float, scaler: Scaler) -> int:
     return max(1, min(most, math.ceil(working * ratio - 1e-9)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Course:
     counts: NDArray[np.float64]
     places: NDArray[np.int64]

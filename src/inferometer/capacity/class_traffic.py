@@ -7,13 +7,13 @@ classes have no rate and are rejected.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
 from inferometer.base.units import NS_PER_S
 from inferometer.capacity.traffic import MOST_STRETCHES, ExpectedTraffic, Stretch, Times
@@ -26,7 +26,7 @@ MOST_TIMES = 2_000_000  # maximum number of requests in a scenario with a trace
 SEED = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slope:
     """A linear change in the rate of a class."""
 

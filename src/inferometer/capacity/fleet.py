@@ -7,12 +7,12 @@ work that each has received so far. A request ends when the clock has advanced b
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.capacity.replica import Replica
 from inferometer.capacity.text_replica import TextReplica, simulate_replicas
 from inferometer.capacity.traffic import Times
@@ -22,7 +22,7 @@ AnyReplica = Replica | TextReplica
 BALANCERS = ("round-robin", "random", "least-outstanding")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fleet:
     """A number of identical replicas and the policy of their load balancer."""
 
@@ -31,7 +31,7 @@ class Fleet:
     balancer: str = BALANCERS[0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FleetRun:
     """The latency of each request, and the number of requests in its replica on arrival, including itself."""
 

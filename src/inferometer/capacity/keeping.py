@@ -17,11 +17,12 @@ load, slightly less evenly balanced.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.slo import TIMES, Slo, Term
 from inferometer.base.units import NS_PER_S
 from inferometer.capacity.fleet import AnyReplica, Fleet, FleetRun, alone, simulate
@@ -68,7 +69,7 @@ def check_promise(promise: Slo, *, has_text: bool = False) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FleetTrial:
     """Outcome of simulating a stretch with a number of replicas."""
 

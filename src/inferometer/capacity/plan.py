@@ -1,10 +1,10 @@
 """A capacity plan as one value and one file, from which every report can be produced again."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.capacity.autoscaling import Autoscaling
 from inferometer.capacity.traffic import Stretch
 from inferometer.stats.measurement import Estimate
@@ -16,7 +16,7 @@ Basis = Literal["measured", "interpolated", "extrapolated"]
 HOURS_PER_MONTH = 730.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BasedFigure:
     """A value, its basis, and a description of the basis."""
 
@@ -25,7 +25,7 @@ class BasedFigure:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedTerm:
     """One limit of the SLO and its expected value, in nanoseconds or as a share."""
 
@@ -42,7 +42,7 @@ class PlannedTerm:
         return value < self.limit if self.figure == "goodput" else value >= self.limit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FleetFigures:
     """Expected figures of a number of replicas in the busiest stretch."""
 
@@ -54,7 +54,7 @@ class FleetFigures:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicaFigures:
     """Capacity and latency of one replica."""
 
@@ -66,7 +66,7 @@ class ReplicaFigures:
     is_growing: bool  # throughput had not saturated
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnergyUse:
     """Energy of all replicas, spare ones included, averaged over the traffic; `invalid` says why there is none."""
 
@@ -80,7 +80,7 @@ class EnergyUse:
     invalid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NeededRange:
     """Fewest replicas that meet the SLO if every measured figure is at the best or worst end of its interval.
 
@@ -106,7 +106,7 @@ def _is_more(value: float, other: float) -> bool:
     return value > other and value >= other * (1 + MATTERS_PERCENT / 100)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedOption:
     """One kind of machine or configuration; `fewest` is None if no number of replicas meets the SLO."""
 
@@ -149,7 +149,7 @@ class PlannedOption:
         return replicas if self.price_per_h is None else replicas * self.price_per_h
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityPlan(Answer):
     """A capacity plan; `options` are in the order in which they were given."""
 

@@ -24,13 +24,13 @@ leave open.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.stats.binomial import share_estimate
@@ -51,7 +51,7 @@ End = Literal["planned", "best", "worst"]
 NORMAL_95 = 1.959964
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredLoad:
     """A measured level that the model is derived from."""
 
@@ -63,7 +63,7 @@ class MeasuredLoad:
     mean_s: float  # latency
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replica:
     """With n requests inside, `per_s[n - 1]` end per second; the last value also applies to any larger n."""
 
@@ -248,7 +248,7 @@ def _is_growing_by_rate(levels: _Levels, loads: Sequence[MeasuredLoad]) -> bool:
     return not is_behind and loads[-1].per_s > NEARLY_ALL * loads[-1].load
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Places:
     count: int
     most: float  # requests per second of all places together

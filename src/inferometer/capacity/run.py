@@ -1,10 +1,11 @@
 """Compute a capacity plan from saved results, traffic and an SLO."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import inferometer
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.slo import STREAMED, Slo, Term
 from inferometer.base.units import NS_PER_S, plain_number, share
@@ -41,7 +42,7 @@ from inferometer.stats.result import Result
 WIDE = 0.05  # relative half-width of an interval from which a remark is made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedOption:
     """A measured kind of machine, with its price per hour."""
 
@@ -50,7 +51,7 @@ class SavedOption:
     price_per_h: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapacityRequest:
     """Everything that a capacity plan depends on."""
 

@@ -7,12 +7,13 @@ unknown, a replica runs no more requests at once than were measured.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import share
 from inferometer.capacity.replica import End, MeasuredLoad, measured_loads
 from inferometer.capacity.traffic import ExpectedTraffic, Times
@@ -36,7 +37,7 @@ _ROUNDS = 6  # rounds of answers that are simulated for the throughput
 _SETTLING = 3  # requests before a stretch, in multiples of the slots
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextRun:
     """Times of each request in order of arrival; `inside` counts the requests in its replica, itself included."""
 
@@ -46,7 +47,7 @@ class TextRun:
     between_s: NDArray[np.float64]  # mean time between tokens; 0 for a single token
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextReplica:
     """A fitted engine with the lengths of the expected requests."""
 

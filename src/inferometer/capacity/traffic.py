@@ -13,7 +13,7 @@ including bursts; otherwise arrivals are Poisson at the rate of their stretch.
 import csv
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.dataset import read_bytes, split_lines
 from inferometer.dataset.replay import Trace, parse_trace
@@ -45,7 +46,7 @@ FORMS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stretch:
     """A period of time with its mean rate."""
 
@@ -62,7 +63,7 @@ class Stretch:
         return self.rate * self.length_s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExpectedTraffic:
     """Traffic by stretches; `times_s` are the ascending times of individual requests, or None if only rates are
     known."""

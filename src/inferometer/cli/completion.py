@@ -5,11 +5,11 @@ It is generated from the option tables, and does not call this program when it r
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.options.command_line import Command
 from inferometer.options.option import Option
 
@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 _FILES = ("FILE", "DIR", "SOURCE")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     """A command: its summary, its options, and the words that may follow it."""
 

@@ -1,11 +1,12 @@
 """`inferometer gate`: check a new run for a regression against the latest good runs of the store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import is_named
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs
@@ -102,7 +103,7 @@ def _accept(store: "Store", names: Sequence[str], words: Sequence[str]) -> None:
 # --- the runs to judge, and their history
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _JudgedRun:
     """A run of the store, or a saved result treated like one."""
 

@@ -5,10 +5,10 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
@@ -51,7 +51,7 @@ _MEANT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Asked:
     store: Store
     words: tuple[str, ...]

@@ -13,10 +13,10 @@ import pwd
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import MIB, read_regular
 from inferometer.base.writing import replacing, writing
 from inferometer.cli.led_to import MOST_FILES, TooManyError, led_to
@@ -27,7 +27,7 @@ _LARGEST_STATE = 4 * MIB
 _HASHED = 16 * MIB  # larger files are identified by size and time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundFile:
     """An options file, read once, so that the judged text is the used text."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.diagnose.diagnosis import ChangeTrial, Diagnosis, Suggestion
@@ -33,7 +34,7 @@ from inferometer.stats.watcher import Watcher
 _UNSURE = 0.05  # relative half-width of a throughput without an interval
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """The command that starts the server, and what is known about it."""
 

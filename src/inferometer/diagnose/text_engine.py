@@ -21,12 +21,14 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Literal
 
+from inferometer.base.frozen import frozen
+
 PrefillMode = Literal["whole", "chunked", "apart"]
 PREFILL_MODES: tuple[PrefillMode, ...] = ("whole", "chunked", "apart")
 UNLIMITED = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextEngine:
     """Step times and limits of a text server; a limit is None if none is known."""
 

@@ -19,11 +19,12 @@ growing there.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.diagnose.text_engine import PrefillMode, TextEngine
 from inferometer.diagnose.text_lengths import Pair, mean_lengths, measured_pairs, reduced
@@ -73,7 +74,7 @@ _FULL = 0.9  # peak use from which the KV cache is the limit
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenSlope:
     """Growth of a time in seconds per token, with its standard error."""
 
@@ -88,7 +89,7 @@ class TokenSlope:
         return (found - self.value) / self.error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextObservation:
     """A measured load of a text server; times in nanoseconds."""
 
@@ -108,7 +109,7 @@ class TextObservation:
     slopes: tuple["TokenSlope", ...] = ()  # at one request in flight
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FittedText:
     """A fitted server and the engines one standard deviation away from it."""
 

@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.text_engine import TextEngine, TextRequest, TextServer
 from inferometer.diagnose.text_lengths import Pair
@@ -19,7 +20,7 @@ _DECK = 1_000  # requests after which every pair of lengths was drawn equally of
 _PERCENTS = {"p50": 50, "p90": 90, "p99": 99}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClosedLoad:
     """Users that each send their next request when the answer to the last one has ended."""
 
@@ -111,7 +112,7 @@ def _named(figure: str, times_s: NDArray[np.float64]) -> dict[str, float]:
 # --- a measurement of a load
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextLoad:
     """A load by concurrency or by rate, with equally likely pairs of prompt and answer lengths."""
 
@@ -124,7 +125,7 @@ class TextLoad:
         return replace(self, value=self.value * factor)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SimulatedText:
     """Blocks of a simulation, each as long as a measurement, or shorter by the factor `shrink`."""
 

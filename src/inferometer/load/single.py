@@ -13,6 +13,7 @@ from typing import Any
 from inferometer.base import status as outcome
 from inferometer.base.deadline import Deadline
 from inferometer.base.errors import PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import monotonic_ns, plain_number
 from inferometer.load.grpc import GrpcLink
 from inferometer.load.http1 import Http1Link
@@ -37,7 +38,7 @@ NO_LIMIT_S = 1e9  # effectively unlimited
 _ANY = 47  # zlib: detect gzip or deflate from the header
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstRequest:
     """First request of a run. For HTTP `data` is the whole request; for gRPC, all framed messages of the call."""
 
@@ -142,7 +143,7 @@ Piece = tuple[int, bytes]
 """Part of a body, or a message, with its arrival time in nanoseconds since the request was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SingleReply:
     """Reply to a single request."""
 

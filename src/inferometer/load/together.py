@@ -11,13 +11,14 @@ from typing import Protocol
 import numpy as np
 
 from inferometer.base.errors import LocalError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import Clock, monotonic_ns
 from inferometer.load.plan import Closed, Joint, Open, Plan, Stairs
 from inferometer.load.workers import HEAD_START_NS, ROUND_NS, Collected, Cost, Load
 from inferometer.records.records import Records, Totals, join
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pace:
     """How far ahead the groups receive a schedule, in turn, and the interval between polls."""
 
@@ -39,7 +40,7 @@ class Together:
     groups: Sequence[Group]
     steps: Sequence[int]
     clock: Clock = monotonic_ns
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
     taps: Sequence[Callable[[Records], None] | None] = ()  # each sees all records of its group
     _turn: int = 0  # the group that waits next
     _stairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # remaining steps by group

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from inferometer.base import status
 from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.model.spec import Tensor
 from inferometer.records.spool import Response, SpoolEntry, read_spool
@@ -23,7 +24,7 @@ ReadOutputs = Callable[[bytes, int | None], Mapping[str, bytes]]
 """Decodes (reply, length of its JSON part) into raw values by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Span:
     """The windows of a level, on the monotonic clock."""
 

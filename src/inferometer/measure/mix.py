@@ -1,9 +1,10 @@
 """Several models in one load: their requests share connections and alternate by weight."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number
 from inferometer.load.mixture import mixture
 from inferometer.measure.checks import changed
@@ -20,7 +21,7 @@ OWN_ORDER = ("fixed_schedule", "replay", "periodic_concurrency", "session_concur
 _SCENARIO = "define a class for each model in a scenario: inferometer measure --scenario FILE"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WeightedModel:
     """A model and its weight in the mix."""
 

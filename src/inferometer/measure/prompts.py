@@ -1,10 +1,11 @@
 """Prompts of a run: generated from the lengths in a trace, as requested, and as sent."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.prompts import TOKENS_OF_A_PROMPT, text_of
 from inferometer.dataset.replay import Trace
@@ -32,7 +33,7 @@ _OTHER_PROMPTS = ("data.sources", "data.prompts", "data.prompt_tokens")
 _DEFINED_BY_TRACE = ("data.prefix_tokens", "data.unique_prompts", "data.repeat_prompts")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunPrompts:
     """The requests of a run, as long as they are only rendered."""
 

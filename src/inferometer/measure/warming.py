@@ -7,11 +7,10 @@ them. A stall makes them differ twice: when it happens, and when it is over. If 
 may just be erratic: it counts as cold only if it still gets faster.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Plan
 from inferometer.measure.instrument import FAR_NS, Instrument
@@ -34,7 +33,7 @@ OPEN_ROUND = 8  # answers to compare under an open load
 _MAD = 1.4826  # ratio of the standard deviation and the median absolute deviation of a normal distribution
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Warming:
     """The outcome of a warm-up."""
 

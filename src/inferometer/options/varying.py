@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 
 MOST_VALUES = 1000  # of one placeholder
 DIGITS = 12  # of a value that is not whole, so that 0.1 + 0.2 is 0.3
@@ -16,7 +16,7 @@ _FORMS = "write a range such as 1:8, 0:1:0.25 or 1:64:x2, or a list such as 64,2
 Value = int | float | str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vary:
     """A placeholder and its values, each once."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo, parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.load.loadgen_arrivals import loadgen_times
@@ -56,7 +57,7 @@ _WHOLE = Stability(
 Start = Callable[[Watcher], Iterator[Result]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MlperfSetup:
     """A run that is ready to start, with its rules."""
 

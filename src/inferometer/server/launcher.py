@@ -10,12 +10,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import check_command
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import DESCRIPTION, read_text
 from inferometer.base.text import printable
 from inferometer.base.threads import users_environment
@@ -46,7 +47,7 @@ class StartError(PeerError):
     """A server that did not start; the message has the last lines of its log."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerCommand:
     """A server and how to start it. Texts may have placeholders (`template.py`)."""
 

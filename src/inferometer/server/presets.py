@@ -5,14 +5,15 @@ From the documentation of each server. A placeholder with one of these names nee
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.frozen import frozen
 from inferometer.server.ready import ReadyCheck
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresetKnob:
     """An option of a server: how it is written in the command, values to try, and the one to start with, which is the
     server's own default as far as that is documented and fixed."""
@@ -23,7 +24,7 @@ class PresetKnob:
     short: str = ""  # another name of the option
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preset:
     """A known server."""
 

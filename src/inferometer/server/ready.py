@@ -3,17 +3,17 @@
 import http.client
 import re
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 
 _CALL_S = 1.0
 _LOG = "log:"
 TCP = "tcp"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadyCheck:
     """One check; without a path and a line, the port has to accept connections."""
 

@@ -1,11 +1,11 @@
 """The command of a server as the user asked for it: `--serve`, `--preset`, `--serve-env`, `--serve-file`, `--ready`."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.options.names import option_name
 from inferometer.server.launcher import ServerCommand, find_program, read_template
 from inferometer.server.ports import LOOPBACK
@@ -17,7 +17,7 @@ from inferometer.server.template import PORT, filled, is_built_in, names_in, spl
 _DEFAULT_ADDRESS = f"http://{LOOPBACK}:{{port}}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServeRequest:
     """What the user wrote."""
 

@@ -3,10 +3,10 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
 from inferometer.server.template import filled
@@ -17,7 +17,7 @@ from inferometer.services.http_control import HttpControl, reason_of
 _METHODS = ("PUT", "POST", "PATCH", "DELETE", "GET")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetCall:
     """One call; its texts may have placeholders (`template.py`)."""
 

@@ -1,10 +1,10 @@
 """Fields that the user sets in every body: `--body key=value`."""
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.options.names import option_name
 from inferometer.services.text_api import Fields
@@ -12,7 +12,7 @@ from inferometer.services.text_api import Fields
 _FIELD = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*=")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BodyField:
     """`--body key=value`: a field of every body, which replaces an existing one."""
 

@@ -11,7 +11,6 @@ and needs no stream. Servers offer reflection under one of two names.
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,6 +24,7 @@ from google.protobuf.message import DecodeError
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.interpreter import module_command
 from inferometer.base.reading import DESCRIPTION, check_file, read_file
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
@@ -61,7 +61,7 @@ Fetch = Callable[[str], Iterable[File]]
 """Function from the name of an imported file to that file, possibly with others."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """A method of a service, with the classes of its request and reply messages."""
 

@@ -8,12 +8,12 @@ without a limit, is left out. Paths are keys and indexes separated by dots: `cho
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA, read_file
 from inferometer.base.text import decode_json, encodable
 from inferometer.options.names import option_name
@@ -43,7 +43,7 @@ _MISSING = object()
 # --- replies
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplyPath:
     """Path of one part of a reply; with a `value`, only an equal part counts as present."""
 

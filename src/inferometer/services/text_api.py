@@ -7,9 +7,10 @@ rows; `text_reply` reads replies with them.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import encodable
 from inferometer.wire.http1 import Head
 
@@ -69,7 +70,7 @@ def no_usage(head: Head) -> Usage:
     return Usage()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplyForm:
     """How to read the replies of an API. Sent to the workers, so its functions must pickle."""
 
@@ -83,7 +84,7 @@ class ReplyForm:
     head: Callable[[Head], Usage] = no_usage  # usage in the headers of a reply
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Api:
     """One endpoint of a server."""
 

@@ -15,12 +15,13 @@ nothing after it. Only if no event carries content does it end with the last one
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.services.alike_events import AlikeEvents, is_plain
 from inferometer.services.endpoint import without_key
@@ -52,7 +53,7 @@ _LINES = (
 """Content types of streams of lines with a JSON document each."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextReader:
     """Reader of every reply, for its tokens and errors."""
 

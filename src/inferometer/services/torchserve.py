@@ -7,7 +7,7 @@ the bytes themselves. Both are sent as the single part `data` of a form.
 import hashlib
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.reading import DATA as LARGEST_FILE
 from inferometer.base.reading import read_file
 from inferometer.base.status import HTTP
@@ -52,7 +53,7 @@ NEIGHBOUR_TIMEOUT_S = 3.0
 MOST_PAGES = 100  # of its model list, with at most a hundred models each
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TorchServeReader:
     """Reader of replies; only status 200 is a success."""
 

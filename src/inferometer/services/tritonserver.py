@@ -35,11 +35,12 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.options.names import option_name
 from inferometer.services.kind import Document
@@ -122,7 +123,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 }  # each returns an error, or null on success
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InProcessSettings:
     """Settings of a server in this process; passed in an environment variable."""
 
@@ -363,7 +364,7 @@ class InProcessServer:
             self._free[size].append(buffer)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InProcessRequest:
     """A request that can be sent repeatedly, one send at a time."""
 

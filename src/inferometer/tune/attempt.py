@@ -1,9 +1,10 @@
 """Attempt to measure a proposal on a server: load its variants and apply the load."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.meter import Meter, TrialError, TrialFigures
@@ -11,7 +12,7 @@ from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import Status, Trial
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """The outcome of an attempt: figures, or the reason why there are none."""
 

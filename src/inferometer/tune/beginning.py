@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import inferometer
+from inferometer.base.frozen import frozen
 from inferometer.tune.journal import Journal
 from inferometer.tune.model_config import Fields
 from inferometer.tune.prepare import choose, make_problem, with_all_figures, with_gpu_figures
@@ -17,7 +18,7 @@ from inferometer.tune.trial import Trial
 from inferometer.tune.variant import VariantNames
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchPlace:
     """Where a search takes place."""
 
@@ -30,7 +31,7 @@ class SearchPlace:
     idle: tuple[Trial, ...] = field(default=())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchStart:
     """A search that is about to begin."""
 

@@ -3,10 +3,10 @@
 import ast
 import operator
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.options.names import option_name
 
 _LONGEST = 500  # characters
@@ -29,7 +29,7 @@ _COMPARED: Mapping[type, Callable[[Any, Any], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """A parsed condition."""
 

@@ -3,13 +3,15 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from inferometer.base.frozen import frozen
 
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerMachine:
     """The node of a server and the resources reserved for the server."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number, quantity, share
 from inferometer.base.writing import write_file
@@ -77,7 +78,7 @@ class TrialError(Exception):
     """A trial without figures; the message is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrialFigures:
     """The figures of a trial, per part and per GPU of the server."""
 

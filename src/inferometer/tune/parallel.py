@@ -13,6 +13,7 @@ from typing import Protocol
 
 from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.attempt import Attempt
@@ -28,7 +29,7 @@ FIRST_ATTEMPTS = 2  # give up if this many first trials all fail
 MOST_LOSSES = 2  # a trial that loses this many servers is considered the cause
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerLost:
     """A server that no longer answers, and the reason."""
 

@@ -5,11 +5,12 @@ ask the search -> start the trial on one of the servers -> write the journal as 
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Protocol
 
 from inferometer.base.deadline import End
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import describe_host
 from inferometer.server.repository import example_repository
@@ -151,7 +152,7 @@ def _host(servers: ClusterServers) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Lab:
     """The dependencies of one search."""
 

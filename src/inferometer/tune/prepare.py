@@ -1,11 +1,12 @@
 """Create a search from settings: its space, its method, and the checks made before a server starts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.dataset.build import build
 from inferometer.measure.checks import check_model
 from inferometer.measure.points import read_intervals
@@ -272,7 +273,7 @@ def described(folders: Sequence[Path], options: Options) -> ModelSpec | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Files:
     """Answers the control calls of a server from files."""
 

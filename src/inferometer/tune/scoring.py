@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cmp_to_key, partial
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
 from inferometer.stats.intervals import student_t
@@ -18,7 +19,7 @@ USUAL_SPREAD = 0.04
 USUAL_FREEDOM = 3  # its weight in degrees of freedom, next to the repeats of a study
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constraint:
     """A metric and its bound, which is inclusive."""
 
@@ -35,7 +36,7 @@ class Constraint:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Goal:
     """The objectives and constraints of one model."""
 
@@ -191,7 +192,7 @@ def _end(trial: Trial, tag: str, part: int, *, is_low: bool) -> float | None:
     return trial.value(tag, part) if end is None else end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankedVariant:
     """A variant with its trials, repeats pooled, best first; `best` represents it."""
 

@@ -4,13 +4,14 @@ import contextlib
 import os
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.system import usable_cores
 from inferometer.base.units import monotonic_ns
 from inferometer.observe.host import Nvml, open_nvml, processor
@@ -27,12 +28,12 @@ from inferometer.tune.settings import Effort, LaunchSettings, Prompts
 _LIMITS = ("OMP_NUM_THREADS",)  # set by Ray in its workers; a model server uses all its cores
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DescribeServer:
     """Requests `ServerFacts`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerFacts:
     """The machine that the model server runs on."""
 
@@ -42,43 +43,43 @@ class ServerFacts:
     gpus: Mapping[str, Any]  # name and memory by UUID
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenServer:
     """Starts the model server on these cores."""
 
     cores: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadConfig:
     """Requests the server's view of a model's own configuration."""
 
     model: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasureTrial:
     """Requests an `Attempt`."""
 
     proposal: Proposal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterruptTrial:
     """Asks the running trial to end soon."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CloseServer:
     """Closes all connections, and stops the model server."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerDid:
     """Confirms a request."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerFailed:
     """Reports a failed request: an error for the user, or a bug with its traceback."""
 
@@ -90,7 +91,7 @@ ServerQuestion = DescribeServer | OpenServer | ReadConfig | MeasureTrial | Inter
 ServerAnswer = ServerFacts | Attempt | Fields | ServerDid | ServerFailed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerJob:
     """The server to start and the requests to send to it."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from inferometer.base.deadline import End, ending
 from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.measure.checks import changed
@@ -184,7 +185,7 @@ def _idle(settings: TuneSettings, nvml: Nvml | None) -> tuple[Trial, ...]:
     return (watch_idle(nvml.read, settings.idle_s, settings.launch.metrics_interval_ms / 1000),)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Opening:
     """The dependencies of a deployment."""
 

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.options.commands import TuneOptions
@@ -30,7 +31,7 @@ PATIENCE_S, SHORTEST_PATIENCE_S, PATIENCE_SHARE = 30.0, 2.0, 0.1  # share of the
 SHORT_ANSWER = 256  # tokens, if the model requires a number and none was given
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effort:
     """How long to measure: until this precision is reached, up to this duration."""
 
@@ -38,7 +39,7 @@ class Effort:
     precision: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptunaLimits:
     """Limits on the number of trials; None if not given."""
 
@@ -51,7 +52,7 @@ class OptunaLimits:
     use_formula: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Addresses:
     """Addresses of the three services; empty if not available."""
 
@@ -60,7 +61,7 @@ class Addresses:
     metrics_url: str = "http://localhost:8002/metrics"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerAccess:
     """Protocol, headers and TLS of the connection to the server."""
 
@@ -70,7 +71,7 @@ class ServerAccess:
     grpc_tls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompts:
     """Prompts of exact lengths by a tokenizer, of common words of about a token each, or from a file."""
 
@@ -166,7 +167,7 @@ def _text(path: str, name: str, data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnobSettings:
     """The placeholders of a command line with their values, conditions between them, and usual values."""
 
@@ -176,7 +177,7 @@ class KnobSettings:
     live: frozenset[str] = frozenset()  # placeholders that are set on the running server
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelSettings:
     """One model: its changes, its requests, and its goal."""
 
@@ -200,7 +201,7 @@ class ModelSettings:
         return self.goal.model
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchSettings:
     """Where the models run."""
 
@@ -224,7 +225,7 @@ class LaunchSettings:
     command: ServerCommand | None = None  # of the mode COMMAND
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchSettings:
     """Method and bounds of the search."""
 
@@ -255,7 +256,7 @@ class SearchSettings:
         return self.bounds.request_rate if self.by_rate else self.bounds.concurrency
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterSettings:
     """A Ray cluster, and the number of servers to start on it."""
 
@@ -263,7 +264,7 @@ class ClusterSettings:
     servers: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TuneSettings:
     """All settings of a `profile` run."""
 

@@ -6,10 +6,11 @@ depth below the field is expanded into such values first, so a space is a plain 
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.options.varying import Vary
 from inferometer.tune import model_config
@@ -26,7 +27,7 @@ ChoiceNumbers = tuple[int, ...]
 """The index of the choice of each parameter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """A field of the configuration and its choices; None leaves the field unchanged."""
 
@@ -34,7 +35,7 @@ class Parameter:
     choices: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Space:
     """All variants of one model. The last parameter varies fastest; `max_batch_size`, if present, is the last."""
 
@@ -74,7 +75,7 @@ class Space:
         return bool(self.parameters) and self.parameters[-1].field == BATCH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchBounds:
     """Bounds of the automatic search."""
 

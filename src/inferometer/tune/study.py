@@ -1,10 +1,11 @@
 """A whole search as one value and one file, with everything that a report needs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 from inferometer.tune.keeping import any_keeps, keeps
@@ -13,7 +14,7 @@ from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeAccount:
     """Where the time of a command went, in seconds; on several servers, the mean of them."""
 
@@ -28,7 +29,7 @@ class TimeAccount:
         return self.loading_s + self.warming_s + self.measuring_s + self.searching_s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Study(Answer):
     """The study of one model, or of several that were loaded together (then `goals` has one entry each)."""
 
@@ -119,7 +120,7 @@ def accounted(study: Study, total_s: float) -> Study:
     return replace(study, account=TimeAccount(loading_s, warming_s, measuring_s, rest_s, servers))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recommendation:
     """The best variant, and its gain over the default in percent with an interval (None if no measured default meets
     the constraints)."""

@@ -1,15 +1,16 @@
 """One trial: variants under a load, with figures or the reason why there are none."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from inferometer.base.frozen import frozen
 from inferometer.server.guarded import MEMORY_WORDS
 from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientLoad:
     """Requests of `batch` rows, at a concurrency, a rate, or the times in a file; exactly one of these is set."""
 
@@ -42,7 +43,7 @@ class Status(Enum):
     SKIPPED = "skipped"  # not tried, for the given reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figures:
     """Values by tag of the metric catalogue, in its units (ms, MB, percent), each with its interval if known."""
 
@@ -57,7 +58,7 @@ class Figures:
         return next((value for name, value in self.values if name == wanted), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrialPart:
     """One model of a trial."""
 
@@ -71,7 +72,7 @@ Setting = tuple[str, tuple[ClientLoad, ...]]
 """A configuration by name, and the load of each of its models."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """A trial; `parts` has one entry, or one per model if several are loaded together."""
 

@@ -5,13 +5,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.tune import model_config
 from inferometer.tune.knobs import knobs_of
 from inferometer.tune.model_config import Fields
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelVariant:
     """A changed model: `overrides` holds the changes, `config` the whole configuration; members are variants too."""
 

@@ -3,10 +3,11 @@
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from inferometer.base.answer_file import validated
 from inferometer.base.errors import InferometerError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.secrets import MASK
 from inferometer.diagnose.observation import StepSetup, step_setup
 from inferometer.measure.checks import changed
@@ -53,7 +54,7 @@ _LEFT_OUT = (
 _FIELDS = frozenset(field.name for field in fields(Options)) - frozenset(_LEFT_OUT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckRequest:
     """The loads to measure, or saved `results` to compare with instead."""
 

@@ -11,10 +11,10 @@ settings, plus a constant between loads by rate and by concurrency.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.diagnose.text_lengths import mean_lengths
 from inferometer.stats.intervals import student_t
 from inferometer.twin.twin import (
@@ -51,7 +51,7 @@ PIPELINE_ERRORS: LeastErrors = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spot:
     """The position of a load, from the point of view of one of its models."""
 
@@ -154,7 +154,7 @@ def _kriged(name: str, place: Spot, anchors: Sequence[Anchor], error: ErrorModel
     return value, math.sqrt(max(left, 0.0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guess:
     """A simulated figure and the random variation of its measurements."""
 

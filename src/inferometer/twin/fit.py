@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from inferometer.base.answer_file import validated
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.diagnose.fit import cores_of, fit, fitted, lightest
 from inferometer.diagnose.investigation import as_set_up
@@ -63,7 +64,7 @@ _TOLERATED = 0.05
 _STEADY, _MOST_VARIED = 0.01, 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """A measured level with the observation that `diagnose` makes of it."""
 

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number
 from inferometer.diagnose.text_lengths import requested_pairs
 from inferometer.options.names import option_name
@@ -27,7 +27,7 @@ _WORDS = re.compile(r"(?P<model>.+)\.(?P<name>[a-z_]+)=(?P<value>[a-z0-9.]+)")
 _MOST = 1024  # loads per prediction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskedLoads:
     """Concurrencies, rates, or both, for each model or for a mix of models."""
 

@@ -9,8 +9,8 @@ For a long measurement, or one with unknown random arrivals, a part in the middl
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.pipeline import Pipeline
 from inferometer.diagnose.simulation import EndedRequest, SimulatedTraffic, Simulation
@@ -34,7 +34,7 @@ _GROWING = 1.5  # ratio of the last to the first latencies that shows a growing 
 _PERCENTS = {"p50": 50, "p90": 90, "p99": 99}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartPlan:
     """A pipeline under its load."""
 
@@ -42,7 +42,7 @@ class PartPlan:
     load: LoadPart
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SimulatedFigures:
     """Figures of one part (infer/s and ns), with the standard deviations of their logarithms."""
 
@@ -52,7 +52,7 @@ class SimulatedFigures:
     is_overloaded: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredAs:
     """How a load is measured: its duration, the time skipped at its start, and the seed of random arrivals.
 
@@ -132,7 +132,7 @@ def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) ->
     return SimulatedTraffic(plan.pipeline, due_s=due)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cut:
     """Division of the simulated time into blocks, after the settling time."""
 
@@ -145,7 +145,7 @@ class _Cut:
         return self.settling_s + self.blocks * self.block_s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Blocks:
     """The requests of one part by the block in which they ended; each repetition is one block."""
 

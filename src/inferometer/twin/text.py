@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number
 from inferometer.diagnose.text_engine import TextEngine
 from inferometer.diagnose.text_fit import (
@@ -71,7 +72,7 @@ _ALIKE = 0.03  # relative difference between mean lengths that is ignored
 _STREAMED = (TTFT, TPOT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextRow:
     """A measured load of a text server."""
 

@@ -1,10 +1,11 @@
 """A fitted twin as one value and one file: its inputs, its errors and its forecasts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 from inferometer.base.answer_file import Answer
+from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number
 from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station
 from inferometer.diagnose.text_engine import TextEngine
@@ -35,7 +36,7 @@ Basis = Literal["measured", "interpolated", "extrapolated"]
 LoadMode = Literal["concurrency", "request_rate"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepSetting:
     """A setting of a model that replaces its last measured value in a prediction."""
 
@@ -49,7 +50,7 @@ class StepSetting:
         return f"{self.model}.{self.name}={shown}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextLengths:
     """Equally likely pairs of prompt and answer lengths, in tokens."""
 
@@ -61,7 +62,7 @@ class TextLengths:
         return f"{prompt:.0f} + {output:.0f} tokens"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadPart:
     """The load of one model."""
 
@@ -81,7 +82,7 @@ class LoadPart:
         return f"{plain_number(self.value)} requests/s{arrivals}{lengths}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinLoad:
     """The load of each model at the same time, and the settings that differ from the twin."""
 
@@ -89,7 +90,7 @@ class TwinLoad:
     settings: tuple[StepSetting, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Band:
     """A predicted figure with its 90 % interval."""
 
@@ -101,7 +102,7 @@ class Band:
         return self.low <= value <= self.high
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadForecast:
     """The forecast for one model under a load, beside the measured figures if available."""
 
@@ -156,7 +157,7 @@ class LoadForecast:
         return None if band is None or not found else band.covers(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchor:
     """A measured load with the residuals of the plain simulation: logarithms of measured over simulated."""
 
@@ -168,7 +169,7 @@ class Anchor:
     measured: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorModel:
     """The error of the simulation, as standard deviations of logarithms."""
 
@@ -176,7 +177,7 @@ class ErrorModel:
     per_distance: float  # increase per unit of distance
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextModel:
     """A fitted server that generates text."""
 
@@ -188,7 +189,7 @@ class TextModel:
     server: str | None = None  # kind of engine, if its metrics were read
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinModel:
     """One fitted model, configured as when last measured. With `text`, it has no stations."""
 
@@ -227,7 +228,7 @@ class TwinModel:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Twin(Answer):
     """A twin; `forecasts` cover the measured loads after a fit, and the requested loads otherwise."""
 

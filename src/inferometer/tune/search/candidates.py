@@ -3,13 +3,13 @@
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.options.names import option_name
 from inferometer.tune import model_config
 from inferometer.tune.knobs import axes, coordinates, knobs_of
@@ -28,7 +28,7 @@ MOST_TOGETHER = 1024.0  # requests that a server of unknown structure executes t
 PER_INSTANCE_DOUBLING = 2.0  # more than for a batch: cores may run out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Configuration:
     """One choice for every parameter of every model; `variants` has one entry per model loaded together."""
 
@@ -36,7 +36,7 @@ class Configuration:
     place: tuple[float, ...]  # coordinates
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidates:
     """Rows of (configuration, client batch, load)."""
 

@@ -10,6 +10,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search import throughput_model
@@ -111,7 +112,7 @@ LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forecast:
     """Mean and standard deviation of the logarithm of a figure, for every candidate."""
 

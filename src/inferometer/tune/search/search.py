@@ -9,9 +9,10 @@ running, and yields `Wait` when it needs a finished one, which may be any of the
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
+from inferometer.base.frozen import frozen
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import Goal, best_first, passes, rank, score
@@ -21,7 +22,7 @@ from inferometer.tune.trial import ClientLoad, Setting, Status, Trial, TrialPart
 from inferometer.tune.variant import ModelVariant, VariantNames, default_name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelProblem:
     """One model: its variants, its goal, its loads (None: searched), and the members of an ensemble or BLS model."""
 
@@ -45,7 +46,7 @@ class ModelProblem:
         return tuple(part for part in (*self.members, self) if not part.is_ensemble)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchProblem:
     """Everything a search knows before its first trial."""
 
@@ -77,7 +78,7 @@ class SearchProblem:
         return ClientLoad(concurrency=round(value), batch=batch)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proposal:
     """The next measurement: a variant and a load for every model."""
 
@@ -110,7 +111,7 @@ class Proposal:
         return Trial(number, parts, status, reason, self.repeat, predicted=self.predicted, key=self.key)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchMessage:
     """A message for the user."""
 
@@ -120,7 +121,7 @@ class SearchMessage:
     left_s: float | None = None  # expected remaining time of the search
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkippedProposal:
     """A proposal that is not measured, and the reason."""
 
@@ -128,7 +129,7 @@ class SkippedProposal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Nothing to propose until one of the running trials ends."""
 
@@ -149,7 +150,7 @@ def ask(proposal: Proposal) -> SearchSteps[Trial]:
 # --- steps shared by several searches
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Knob:
     """A parameter to vary: a field of a model's configuration, or its load."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.knobs import ruled_out
 from inferometer.tune.scoring import best_first, pool
@@ -38,7 +39,7 @@ MEMORY = ("gpu_used_memory", "cpu_used_ram")
 ABOVE = 1.02  # factor above a memory limit from which other runs would not be below it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Running:
     """A trial that is being measured."""
 

@@ -9,10 +9,10 @@ rate (requests outside are not at the server); a few iterations converge. Everyt
 at once.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from inferometer.base.frozen import frozen
 
 Array = NDArray[np.float64]
 ROUNDS = 24
@@ -23,7 +23,7 @@ WORST = 0.7  # bound of an error
 HEATS = (8.0, 4.0, 2.0, 1.5, 1.0, 1.0)  # per round of a fit: how much worse a row may be to be kept
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatingPoints:
     """Points to forecast: instances, largest batch (in requests), delay and load of each."""
 
