@@ -100,7 +100,7 @@ MISTAKES = (
     ("measure {url} simple --export -", "standard output", "give a file name", 2),
     ("measure {url} simple --json r.x --html r.x", "two reports", "name of its own", 2),
     ("measure {url} simple -q -v", "mutually exclusive", "Give only one", 2),
-    ("measure {url} simple --export .", "Path must not already exist", "", 2),
+    ("measure {url} simple --export .", "already exists", "give another name", 2),
 )
 
 

@@ -39,12 +39,12 @@ def _spelled(text: str, spell: Spell) -> str:
 
 
 class InferometerError(Exception):
-    """An error with a message that states the cause, and a remedy."""
+    """An error with a message that states the cause, and a remedy; `classic` is the message in the classic scripts."""
 
     exit_code = 70
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
-        self._message, self._remedy = message, remedy
+    def __init__(self, message: str, *, remedy: str = "", classic: str = "") -> None:
+        self._message, self._remedy, self._classic = message, remedy, classic
         super().__init__(self.message)
 
     @property
@@ -72,13 +72,20 @@ class InferometerError(Exception):
         """Fix the spelling of the options in the message, for an interface without options of its own."""
         self._message, self._remedy = _spelled(self._message, spell), _spelled(self._remedy, spell)
 
+    def use_classic_words(self) -> None:
+        """Replace the message by the classic scripts' sentence, if they have one."""
+        self._message = self._classic or self._message
+
     def at(self, place: str) -> None:
         """Put the place where the error occurred before its message."""
         self._message = f"{place}: {self._message}"
+        self._classic = self._classic and f"{place}: {self._classic}"
 
     def wrapped(self, before: str, kind: type[E]) -> E:
         """Return an error of another kind, with a text before the message; the options keep their fields."""
-        return kind(before + self._message, remedy=self._remedy)
+        return kind(
+            before + self._message, remedy=self._remedy, classic=self._classic and before + self._classic
+        )
 
     def spelled(self, spell: Spell) -> str:
         """Return the text for printing, with each option spelled by `spell`."""

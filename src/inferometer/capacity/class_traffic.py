@@ -41,7 +41,7 @@ class Slope:
 
 
 def of_scenario(path: str, models: Sequence[Collection[str]] = ()) -> ExpectedTraffic:
-    """Return the traffic of the classes whose models the options measured, or of all classes without options."""
+    """Return the traffic of the classes that call one of `models`; of all classes if no models are given."""
     scenario = read_scenario(Path(path))
     classes = _of_models(path, scenario, models)
     starts = list(accumulate((phase.seconds for phase in scenario.phases), initial=0.0))

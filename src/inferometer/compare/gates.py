@@ -253,8 +253,8 @@ def conclude(found: Comparison, terms: Terms) -> Comparison:
 def _without_trust(
     outcomes: Sequence[GateOutcome], gates: Sequence[Gate], slowed: Collection[str]
 ) -> tuple[GateOutcome, ...]:
-    """Turn passes into inconclusive outcomes if the client was the limit, since it hides differences, and failures of
-    the variants that it alone may have slowed."""
+    """Return the outcomes when the client was the limit: passes are inconclusive, since the client hides differences;
+    so are failures of the variants in `slowed`, whose slowness may be the client's."""
     speed = {gate.text for gate in gates if _is_speed(gate.metric)}
     return tuple(
         replace(row, outcome=INCONCLUSIVE, found=f"{row.found}, but the client was the limit")

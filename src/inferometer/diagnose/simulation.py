@@ -170,7 +170,7 @@ class Simulation:
             self._start(kind)
 
     def _roots(self, pipeline: Pipeline) -> list[_Place]:
-        """Return the places of one traffic; a model called by several kinds of traffic is one place."""
+        """Return the places where requests of a pipeline begin; pipelines that call the same model share its place."""
         known = dict(self._by_name)
         roots = [self._place(station, pipeline.items, known) for station in pipeline.stations]
         for root in roots:

@@ -235,7 +235,7 @@ def _no_batching(situation: Situation) -> Iterator[_Idea]:
         times = slow.batch_s / slow.one_s
         yield _Idea(
             Change(DYNAMIC_BATCHING, row.name, "on", "off", {"dynamic_batching": None}),
-            f"do not let the server form batches for {row.name}",
+            f"turn off dynamic batching for {row.name}",
             f"a batch of {rough(slow.batch)} takes {times:.1f} times as long as a single request (measured)",
             single,
             before=before,

@@ -117,7 +117,7 @@ class Knowledge:
 
     @property
     def _unseen_drift(self) -> float:
-        """The relative excess over the capacity, at the highest load met, that no visible queue would reveal."""
+        """The largest overload, relative to the capacity, whose queue may go unnoticed at the highest load met."""
         highest = self.highest_met
         runs = [run for run in self.runs if run.load == highest and run.is_open and len(run.latency_ns)]
         return min((RISE * run.latency_ns.min() / NS_PER_S / run.length_s for run in runs), default=0.0)

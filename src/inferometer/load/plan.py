@@ -143,7 +143,7 @@ Plan = Closed | Open | Periodic | Joint
 
 
 class Cancellation(NamedTuple):
-    """Cancel a share of the requests a fixed time after each was sent, unless it has ended by then, as users do who
+    """Cancellation of a share of the requests a fixed time after the send, unless they have ended by then: users who
     close the page before the answer is complete."""
 
     after_ns: int

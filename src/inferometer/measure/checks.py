@@ -108,6 +108,7 @@ def _no_count_with(field: str) -> Rule:
         lambda a: _counts(a) > 0 and field in a,
         f"request-count not supported with {{{field}}}",
         "remove it: this load has a fixed length",
+        ours=f"{{--requests}} is not supported with {{{field}}}",
     )
 
 
@@ -116,6 +117,7 @@ def _count_covers(field: str) -> Rule:
         lambda a: field in a and 0 < _counts(a) < a[field].last,
         f"request-count can not be less than {field.replace('_', '-')}",
         "raise {--requests}, or lower the load",
+        ours=f"{{--requests}} must not be below the highest value of {{{field}}}",
     )
 
 
@@ -123,6 +125,7 @@ def _needs_metrics(field: str) -> Rule:
     return Rule(
         lambda a: field in a and "collect_metrics" not in a,
         f"Must specify {{collect_metrics}} when using the {{{field}}} option.",
+        ours=f"{{{field}}} requires {{collect_metrics}}",
     )
 
 
@@ -130,6 +133,7 @@ def _one_value_with_mpi(field: str) -> Rule:
     return Rule(
         lambda a: "mpi" in a and field in a and a[field].end not in (None, a[field].start),
         f"Cannot specify a {field.replace('_', ' ')} range in multi-model mode. Give a single value.",
+        ours=f"{{{field}}} must be a single value if several models are measured",
     )
 
 
@@ -145,6 +149,7 @@ def _no_authorization_with(field: str) -> Rule:
     return Rule(
         lambda a: field in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ())),
         f"{{{field}}} and an Authorization header are mutually exclusive. Give only one.",
+        ours=f"{{{field}}} and an Authorization header are mutually exclusive",
     )
 
 
@@ -153,11 +158,13 @@ RULES = (
         lambda a: not a.get("model") and _needs_model(kind_of(a)),
         f"Failed to parse {Name('-m (model name)', 'model')}. The value must be specified.",
         "write its name after the address, or use {--model}",
+        ours="no model is given",
     ),
     Rule(
         lambda a: sum(field in a for field in LOAD_MODES) > 1,
         "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
         + ", ".join(f"{{{field}}}" for field in LOAD_MODES),
+        ours="these options are mutually exclusive: " + ", ".join(f"{{{field}}}" for field in LOAD_MODES),
     ),
     Rule(
         lambda a: a.get("request_distribution") == "weibull" and a.get("burstiness", 1.0) < LEAST_WEIBULL,
@@ -169,6 +176,7 @@ RULES = (
         lambda a: "streaming" in a and _is_without_grpc(a) and kind_of(a) not in ("triton_c_api", "openai"),
         "Streaming is only allowed with gRPC protocol and Triton C API.",
         "add {--grpc} and use the server's gRPC port",
+        ours="{streaming} requires gRPC for this kind of server",
     ),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
@@ -185,15 +193,21 @@ RULES = (
         "{data.unique_prompts} and {data.repeat_prompts} are mutually exclusive",
         "remove one of them",
     ),
-    Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
+    Rule(
+        lambda a: "streaming" in a and "synchronous" in a,
+        "can not use streaming with synchronous API",
+        ours="{streaming} and {synchronous} are mutually exclusive",
+    ),
     Rule(
         lambda a: "asynchronous" in a and "synchronous" in a,
         "Cannot specify {--async} and {synchronous} simultaneously.",
+        ours="{--async} and {synchronous} are mutually exclusive",
     ),
     Rule(
         lambda a: a.get("grpc_compression", "none") != "none" and _is_without_grpc(a),
         "Using compression algorithm is only allowed with gRPC protocol.",
         "add {--grpc} and use the server's gRPC port",
+        ours="{grpc_compression} requires gRPC",
     ),
     Rule(
         lambda a: _is_open(a) and _latency_limit(a) == 0,
@@ -204,21 +218,25 @@ RULES = (
         lambda a: "binary_search" in a and _latency_limit(a) == 0,
         "The {--latency-threshold} cannot be 0 for binary search mode.",
         "give it in milliseconds",
+        ours="a binary search requires {--latency-threshold}",
     ),
     Rule(
         lambda a: "binary_search" in a and _is_open(a),
         "The end of the search range cannot be 0 for binary search mode.",
         "give an upper limit",
+        ours="a binary search requires a range with an end",
     ),
     Rule(
         lambda a: "binary_search" in a and _runs_down(a),
         "The end of the search range cannot be less than start for binary search mode.",
         "give the lowest level first",
+        ours="the range of a binary search must not end below its start",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "streaming" not in a,
         "The {periodic_concurrency} option requires bi-directional gRPC streaming. "
         "Use {streaming} {protocol:grpc}.",
+        ours="{periodic_concurrency} requires gRPC streams: use {streaming} and {protocol:grpc}",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and kind_of(a) not in ("triton", AUTO),
@@ -229,10 +247,12 @@ RULES = (
         lambda a: "periodic_concurrency" in a and "profile_export" not in a,
         "Must provide {profile_export} when using the {periodic_concurrency} option.",
         "name a new file for it",
+        ours="{periodic_concurrency} requires {profile_export}",
     ),
     Rule(
         lambda a: "request_parameters" in a and _is_without_grpc(a),
         "The {request_parameters} option is only supported by gRPC. Use {protocol:grpc}.",
+        ours="{request_parameters} requires gRPC: use {protocol:grpc}",
     ),
     *map(_count_covers, _RANGES),
     *map(_no_count_with, (*AGENDAS, "periodic_concurrency")),
@@ -257,10 +277,12 @@ RULES = (
         lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", "openai", AUTO),
         "The {collect_metrics} option is only supported with Triton client backend.",
         "remove it",
+        ours="{collect_metrics} is not supported with this kind of server",
     ),
     Rule(
         lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
         "The zero flag cannot be set when a data directory is provided. Give {data.sources} zero or a path.",
+        ours="{data.sources} zero cannot be combined with a path",
     ),
     Rule(
         lambda a: "max_outstanding" in a and not any(field in a for field in DUE),
@@ -313,6 +335,7 @@ RULES = (
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
         "{model_repository} should not be empty with {service_kind} triton_c_api.",
         "give the folder that contains the models",
+        ours="{service_kind} triton_c_api requires {model_repository}",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
@@ -333,15 +356,18 @@ RULES = (
         lambda a: "session_concurrency" in a and _counts(a) > 0,
         "request-count not supported with {session_concurrency}: every session is played once.",
         "remove it",
+        ours="{--requests} is not supported with {session_concurrency}: every session is played once",
     ),
     Rule(
         lambda a: "session_concurrency" in a and a.get("warmup_request_count", 0) > 0,
         "warmup-request-count not supported with {session_concurrency}: every session is played once.",
         "remove it",
+        ours="{--warmup-requests} is not supported with {session_concurrency}: every session is played once",
     ),
     Rule(
         lambda a: "session_concurrency" in a and not names_data(a),
         "Must supply {data.sources} FILE with {session_concurrency}.",
+        ours="{session_concurrency} requires {data.sources} FILE",
     ),
     *map(_one_value_with_mpi, _RANGES),
     *map(_needs_ray, ("clients", "client_resources")),
@@ -371,9 +397,9 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
     own = () if kind is None else kind.rules
     for rule in (*RULES, *(own if kind_rules is None else kind_rules.get(name, own))):
         if rule.is_broken(given):
-            raise UsageError(
-                with_names(rule.message), remedy=with_names(rule.remedy) if kind_rules is None else ""
-            )
+            is_ours = kind_rules is None
+            message = (rule.ours or rule.message).removesuffix(".") if is_ours else rule.message
+            raise UsageError(with_names(message), remedy=with_names(rule.remedy) if is_ours else "")
     for field in () if kind is None else kind.refused:
         if field in given:
             raise UsageError(

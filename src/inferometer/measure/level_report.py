@@ -88,5 +88,5 @@ class LevelReport:
 
 
 def _tokens(good: Records) -> int:
-    """Count tokens as reported by the server, or else as responses of streams."""
+    """Return the number of tokens that the server reported; a stream without a count has one per response."""
     return int(np.where(good.tokens > 0, good.tokens, good.responses).sum())

@@ -246,6 +246,7 @@ class Rule(NamedTuple):
     is_broken: Callable[[Given], bool]
     message: str  # as in the classic script
     remedy: str = ""  # added by our own commands
+    ours: str = ""  # the message of our own commands, if it differs
 
 
 def is_grpc(given: Given) -> bool:

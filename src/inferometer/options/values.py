@@ -196,14 +196,18 @@ class Range:
         return int(self.start if self.end is None else self.end)
 
 
-def refusal(name: str, reason: str, *, remedy: str = "") -> UsageError:
-    """Return the error for a value that an option does not accept, in the classic tool's words."""
-    return UsageError(f"Failed to parse {name}. {reason}", remedy=remedy)
+def refusal(name: str, reason: str, *, remedy: str = "", classic: str = "") -> UsageError:
+    """Return the error for a value that an option does not accept; `classic` is the reason in the classic scripts."""
+    return UsageError(
+        f"{name}: {reason[:1].lower()}{reason[1:]}",
+        remedy=remedy,
+        classic=f"Failed to parse {name}. {classic or reason}",
+    )
 
 
 def invalid(name: str, text: str, remedy: str) -> UsageError:
-    """Return the error for a value that cannot be parsed, in the classic tool's words."""
-    return refusal(name, f"Invalid value provided: {text}", remedy=remedy)
+    """Return the error for a value that cannot be parsed."""
+    return refusal(name, f"'{text}' is not valid", remedy=remedy, classic=f"Invalid value provided: {text}")
 
 
 def _whole(name: str, text: str, shown: str) -> int:
@@ -331,7 +335,8 @@ def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str
         hint = f"did you mean '{close}'? " if close else ""
         return refusal(
             name,
-            f"Unsupported type provided: '{value}'",
+            f"'{value}' is not supported",
+            classic=f"Unsupported type provided: '{value}'",
             remedy=f"{hint}the available options are {_list(values)}",
         )
 
@@ -384,7 +389,11 @@ def span(*, decimals: bool = False) -> Values:
     def read(name: str, word: str) -> Range:
         parts = word.split(":")
         if len(parts) > 3:
-            raise refusal(name, f"The value '{word}' does not match <start:end:step>")
+            raise refusal(
+                name,
+                f"'{word}' does not have the form start:end:step",
+                classic=f"The value '{word}' does not match <start:end:step>",
+            )
         convert = _decimal if decimals else _whole
         start, *rest = (convert(name, part, word) for part in parts)
         return Range(start, *rest)
@@ -599,7 +608,11 @@ def _percentile(name: str, word: str) -> int | None:
     except UsageError as error:
         raise invalid(name, word, "give a whole number from 1 to 99, or -1 for the mean") from error
     if number != -1 and not 0 < number < 100:
-        raise refusal(name, f"The value must be -1 for not reporting or in range (0, 100), but is {number}")
+        raise refusal(
+            name,
+            f"the percentile must be from 1 to 99, or -1 for the mean, but is {number}",
+            classic=f"The value must be -1 for not reporting or in range (0, 100), but is {number}",
+        )
     return None if number == -1 else number
 
 
@@ -700,7 +713,10 @@ def existing_path(name: str, word: str) -> str:
 @reads("FILE", reach=Reach.WRITES_FILES)
 def new_file(name: str, word: str) -> str:
     if os.path.exists(word):
-        raise UsageError(f"Failed to parse {name} {word}. Path must not already exist.")
+        raise UsageError(
+            f"{name}: '{word}' already exists; give the name of a new file",
+            classic=f"Failed to parse {name} {word}. Path must not already exist.",
+        )
     return word
 
 
@@ -720,7 +736,8 @@ def data_source(name: str, word: str) -> str:
     if not os.path.exists(word):
         raise refusal(
             name,
-            f"Unsupported type provided: '{word}'",
+            f"'{word}' does not exist",
+            classic=f"Unsupported type provided: '{word}'",
             remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
         )
     return word
@@ -779,12 +796,17 @@ def _shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
     if not colon or not tensor:
         raise refusal(
             name,
-            f"There must be a colon after input name, but got '{word}'",
+            f"'{word}' does not have the form NAME:SIZES",
+            classic=f"There must be a colon after input name, but got '{word}'",
             remedy="write it like IMAGE:3,224,224",
         )
     sizes = tuple(_whole(name, dim, word) for dim in dims.split(","))
     if min(sizes) <= 0:
-        raise refusal(name, f"The dimensions of input tensor must be > 0, but got '{word}'")
+        raise refusal(
+            name,
+            f"all sizes must be above 0, but got '{word}'",
+            classic=f"The dimensions of input tensor must be > 0, but got '{word}'",
+        )
     return tensor, sizes
 
 
@@ -846,7 +868,8 @@ def parameter(name: str, word: str) -> tuple[str, str, str]:
     if len(parts) != 3 or not parts[0] or parts[2].lower() not in ("bool", "int", "string"):
         raise refusal(
             name,
-            f"The value '{word}' does not match <name:value:type>",
+            f"'{word}' does not have the form name:value:type",
+            classic=f"The value '{word}' does not match <name:value:type>",
             remedy="the type is bool, int or string",
         )
     return parts[0], parts[1], parts[2].lower()

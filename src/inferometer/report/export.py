@@ -34,7 +34,11 @@ def is_parquet(path: Path) -> bool:
 def exportable(path: Path) -> None:
     """Refuse, before the load starts, a file that could not be written after it."""
     if path.exists():
-        raise UsageError(f"'{path}' exists; Path must not already exist.", remedy="give another name")
+        raise UsageError(
+            f"'{path}' already exists",
+            remedy="give another name",
+            classic=f"'{path}' exists; Path must not already exist.",
+        )
     writable(path)
     if not is_parquet(path):
         return

@@ -82,6 +82,6 @@ def _word(value: object) -> str:
 
 
 def written(field: str) -> str:
-    """Return the last spelling of an option."""
+    """Return the name of the option for a field; the last one if it has several."""
     names = [name for name, row in _ROWS.items() if row.field == field]
     return names[-1] if names else field

@@ -168,6 +168,8 @@ KINDS = {
                 lambda given: not (names_data(given) or given.get("data.files") or given.get("bodies")),
                 "torchserve has no metadata to generate data from. Give a file with {data.files} data=@FILE, "
                 "{bodies} @FILE or {data.sources}.",
+                ours="TorchServe does not describe its inputs: give {data.files} data=@FILE, {bodies} @FILE or "
+                "{data.sources} FILE",
             ),
             Rule(
                 lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
@@ -218,10 +220,12 @@ KINDS = {
             Rule(
                 lambda given: not is_grpc(given),
                 "dynamic_grpc supports only grpc. Use {protocol:grpc}.",
+                ours="{service_kind} dynamic_grpc requires {protocol:grpc}",
             ),
             Rule(
                 lambda given: not given.get("grpc_method"),
                 "Must supply {grpc_method} package.Service/Method with {service_kind} dynamic_grpc.",
+                ours="{service_kind} dynamic_grpc requires {grpc_method} package.Service/Method",
             ),
             Rule(
                 lambda given: "bodies" in given and names_data(given),

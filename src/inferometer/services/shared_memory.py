@@ -136,10 +136,12 @@ def _require_all_inputs(model: ModelSpec, steps: Steps) -> None:
     for number, step in enumerate(steps):
         missing = sorted(names - {tensor.name for tensor in step})
         if missing:
+            what = f"request {number} has no data for '{missing[0]}'"
             raise UsageError(
-                "Shared memory support in Perf Analyzer does not support optional inputs at this time "
-                f"(request {number} has no data for '{missing[0]}')",
+                f"{what}, but {option_name('--shared-memory')} requires data for every input",
                 remedy=f"give data for every input, or leave out {option_name('--shared-memory')}",
+                classic="Shared memory support in Perf Analyzer does not support optional inputs at this time "
+                f"({what})",
             )
 
 

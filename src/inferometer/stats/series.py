@@ -101,7 +101,9 @@ def sketch(values: Durations) -> Sketch:
 
 
 def _counted(found: Durations, weights: Durations | None = None) -> tuple[NDArray[np.int32], Durations]:
-    """Return the bins in order with their counts. Few bins in a wide range, as with a single 0, are sorted."""
+    """Return the bins in order with their counts.
+
+    In a wide range, such as one with a single 0, the values are sorted instead of counted bin by bin."""
     first, last = int(found.min()), int(found.max())
     if last - first > WIDE:
         used, places = np.unique(found, return_inverse=True)

@@ -326,7 +326,7 @@ def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
 
 def _sentence(error: InferometerError, command: Command[Any]) -> str:
     """Return the text of an error, with the labels of the form's fields."""
-    text = error.spelled(lambda name: _spelled(name, command)).removeprefix("Failed to parse ")
+    text = error.spelled(lambda name: _spelled(name, command))
     return text[:1].upper() + text[1:]
 
 

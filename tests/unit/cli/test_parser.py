@@ -95,6 +95,7 @@ def measure(line: str) -> Options:
 def refusal(line: str) -> str:
     with pytest.raises(UsageError) as caught:
         parse_classic(shlex.split(line))
+    caught.value.use_classic_words()
     return str(caught.value)
 
 

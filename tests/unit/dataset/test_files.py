@@ -606,7 +606,7 @@ def test_names_that_are_not_inputs(text):
     with pytest.raises(UsageError) as caught:
         named_source.read("--input", text)
     assert str(caught.value) == (
-        f"Failed to parse --input. There must be an input name, '=' and a value, but got '{text}'; "
+        f"--input: there must be an input name, '=' and a value, but got '{text}'; "
         "write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5"
     )
 

@@ -100,7 +100,7 @@ def test_every_option_has_a_help_text(command: Command) -> None:
         (["diagnose", "-m", "m", "--cores", "0"], "give the number of cores"),
         (["view"], "no saved file is given"),
         (["view", "a.json", "b.json"], "2 saved files are given"),
-        (["serve", "--http-port", "web"], "Failed to parse --http-port"),
+        (["serve", "--http-port", "web"], "--http-port: 'web' is not valid"),
         (["serve", "--models", "basic", "--model-repository", "d"], "give one of them"),
         (["demo", "now"], "Unexpected argument 'now'"),
     ],

@@ -185,7 +185,7 @@ def test_unwritable_files_are_refused_before_the_load(tmp_path, monkeypatch):
     exportable(tmp_path / "new.parquet")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "old.json").write_text("")
-    with pytest.raises(UsageError, match="Path must not already exist"):
+    with pytest.raises(UsageError, match="already exists; give another name"):
         exportable(tmp_path / "old.json")
     with pytest.raises(UsageError, match=r"folder '.*no' does not exist"):
         exportable(tmp_path / "no" / "x.json")

@@ -68,10 +68,10 @@ def main(argv: list[str] | None = None) -> int:
             code = _run(sys.argv[1:] if argv is None else argv)
             return interrupted_code() if was_hung_up() else code
     except MetricsError as error:
-        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{error.spelled(COMMAND.spell)}")
+        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{_words_of(error)}")
         return FAILURE
     except InferometerError as error:
-        to_stderr(f"error: {error.spelled(COMMAND.spell)}")
+        to_stderr(f"error: {_words_of(error)}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
@@ -81,11 +81,17 @@ def main(argv: list[str] | None = None) -> int:
         return interrupted_code() if was_hung_up() else OK
 
 
+def _words_of(error: InferometerError) -> str:
+    """Return the script's own sentence, with its names of options."""
+    error.use_classic_words()
+    return error.spelled(COMMAND.spell)
+
+
 def _run(words: list[str]) -> int:
     try:
         options = parse_classic(words)
     except UsageError as error:
-        to_stderr(f"Error: {error.spelled(COMMAND.spell)}\n{classic_usage()}")
+        to_stderr(f"Error: {_words_of(error)}\n{classic_usage()}")
         return FAILURE
     if options is Ask.HELP:
         _say(classic_usage())
