@@ -41,12 +41,12 @@ MISTAKES = (
     ("measure {url} simple -c 2.5", "2.5", "whole number", 2),
     ("measure {url} simple -r -5", "-5", "", 2),
     ("measure {url} simple -r fast", "fast", "number", 2),
-    ("measure {url} simple -c 2 -r 5", "more then one inference load mode", "--rate", 2),
+    ("measure {url} simple -c 2 -r 5", "mutually exclusive", "--rate", 2),
     ("measure {url} simple -d 10parsecs", "10parsecs", "", 2),
     ("measure {url} simple -d 0", "above 0", "10s", 2),
     ("measure {url} simple --warmup -3s", "-3s", "", 2),
     ("measure {url} simple -n 1.5", "1.5", "whole number", 2),
-    ("measure {url} simple -n 3 -c 8", "request-count", "raise --requests", 2),
+    ("measure {url} simple -n 3 -c 8", "--requests must not be below", "raise --requests", 2),
     ("measure {url} simple --max-outstanding 4", "--max-outstanding", "--rate", 2),
     ("measure {url} simple --speed 2", "--speed", "--replay", 2),
     ("measure {url} simple --precision 0", "--precision", "2%", 2),
@@ -72,7 +72,7 @@ MISTAKES = (
     ("measure {url} simple --shape INPUT0:4", "INPUT0", "", 2),
     ("measure {url} simple --shape IMAGE:3,4", "IMAGE", "", 2),
     ("measure {url} simple --shape NONE:3", "NONE", "", 2),
-    ("measure {url} simple --shape IMAGE:0,4,4", "> 0", "", 2),
+    ("measure {url} simple --shape IMAGE:0,4,4", "above 0", "", 2),
     ("measure {url} simple -b 0", "-b", "", 2),
     ("measure {url} simple -b 100", "exceeds the max_batch_size of 'simple', which is 8", "-b 8 or less", 2),
     # --- SLOs and reports
@@ -100,7 +100,7 @@ MISTAKES = (
     ("measure {url} simple --export -", "standard output", "give a file name", 2),
     ("measure {url} simple --json r.x --html r.x", "two reports", "name of its own", 2),
     ("measure {url} simple -q -v", "mutually exclusive", "Give only one", 2),
-    ("measure {url} simple --export .", "already exists", "give another name", 2),
+    ("measure {url} simple --export .", "already exists", "give the name of a new file", 2),
 )
 
 

@@ -70,7 +70,7 @@ def test_parsers_take_the_names_of_options_with_their_fields():
             continue
         calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
         found += [
-            f"{place}:{word.lineno}: {word.value}"
+            f"{place}:{word.lineno}: {word.value!r}"
             for call in calls
             if getattr(call.func, "id", "") not in ("option_name", "Name")
             for word in call.args
@@ -114,8 +114,13 @@ def test_errors_name_known_options():
             for row in (*unused._WITH_OTHERS, *unused._RATES_AND_WORKERS)
             for text in (row.why, row.remedy)
         ],
-        [text for row in checks.RULES for text in (row.message, row.remedy)],
-        [text for kind in KINDS.values() for row in kind.rules for text in (row.message, row.remedy)],
+        [text for row in checks.RULES for text in (row.message, row.remedy, row.ours)],
+        [
+            text
+            for kind in KINDS.values()
+            for row in kind.rules
+            for text in (row.message, row.remedy, row.ours)
+        ],
         [text for _, rows in OPTIONS for row in rows for text in (row.instead, row.meanwhile)],
         [*commands.DIAGNOSE_REFUSED.values(), *commands.TUNE_REFUSED.values()],
         [*commands.COMPARE_REFUSED.values(), *finding.FIND_REFUSED.values()],

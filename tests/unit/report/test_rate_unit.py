@@ -80,7 +80,7 @@ def test_the_throughput_column_names_its_unit(kind: str, command: str, column: s
 
 
 def test_words_of_users_and_servers_keep_their_unit() -> None:
-    found = report("http", "measurement")
+    found = of_kind("http", sample_result())
     (level, *others) = found.levels
     said = Remark(Note.SERVER_ENDED, "the command printed 12 infer/s")
     found = replace(found, levels=(replace(level, remarks=(said,)), *others))

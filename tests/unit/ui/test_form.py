@@ -80,7 +80,7 @@ def test_a_filled_form_is_a_command_line_and_back(name, fields, line, tmp_path):
         ("measure", {"url": "h:1", "--concurrency": "1", "--rate": "5"}, "--concurrency", ""),
         ("find", {"url": "h:1"}, "--slo", "is required"),
         ("find", {"url": "h:1", "--slo": "p99<fast"}, "--slo", "fast"),
-        ("measure", {"url": "h:1", "--header": "no colon"}, "--header", "Header. The header has no colon"),
+        ("measure", {"url": "h:1", "--header": "no colon"}, "--header", "Header: the header has no colon"),
         ("measure", {"url": "h:1", "--fixed-schedule": True}, "--fixed-schedule", "Give one with Data"),
         ("measure", {"url": "h:1", "--speed": "2"}, "--speed", "Speed is for a trace. Give one with Replay"),
         ("compare", {"url": "h:1", "model": "one"}, "", "two"),
