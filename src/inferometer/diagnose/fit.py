@@ -350,8 +350,8 @@ def _maybe_gpu_point(name: str, row: Observation) -> tuple[float, float, float] 
 
 
 def _core_seconds(row: Observation) -> dict[str, CoreUse]:
-    """Return the core time and waiting time of each step's executions: per process, or else a share of the server's
-    rest.
+    """Return the core time and waiting time of each step's executions: measured per process, otherwise a share of the
+    server's rest.
 
     With several threads, the core time exceeds the duration.
     """

@@ -30,7 +30,7 @@ class EventSet(Protocol):
 
 
 class EventTimer(Protocol):
-    """Timer in such a set: its descriptor is ready at the time that was set last."""
+    """Timer in an event set: its descriptor is ready at the time that was set last."""
 
     @property
     def fd(self) -> int: ...

@@ -80,7 +80,7 @@ class Sequences:
         self._waiting = deque(range(count))
 
     def pick(self) -> int:
-        """Return the next lane without an outstanding request, or else, except in serial plans, the next lane."""
+        """Return the next lane without an outstanding request, otherwise the next lane, except in serial plans."""
         for _ in range(len(self._waiting)):
             lane = self._waiting[0]
             self._waiting.rotate(-1)

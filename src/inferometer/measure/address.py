@@ -15,7 +15,7 @@ SHORTEST_CONTROL_S = 1.0  # a request timeout may be an SLO limit, which does no
 
 
 def address(options: Options) -> Endpoint:
-    """Return the server's address, or the usual local address of such a server if none is given."""
+    """Return the server's address, or the usual local address of its kind if none is given."""
     port = _usual_port(options)
     endpoint = parse_endpoint(options.url or f"{LOCAL}:{port}", default_port=port, tls=options.tls)
     is_secure = options.protocol == "grpc" and options.grpc_tls

@@ -311,7 +311,7 @@ class LevelRun:
         return replace(raw, classes=self._classes.conclude(raw, counted))
 
     def _samples(self, whole: Window) -> tuple[Sample, ...] | None:
-        """Return the samples of the merged windows, or else the latest one before their end."""
+        """Return the samples of the merged windows, otherwise the latest one before their end."""
         poller = self._instrument.metrics
         if poller is None:
             return None

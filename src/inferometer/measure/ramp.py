@@ -75,7 +75,7 @@ class Start:
         return self.instrument.clock() - sent_ns
 
     def _start_users(self, plan: Closed, answer_ns: int) -> None:
-        """Start users over the requested ramp, or else over one response time under full load."""
+        """Start users over the requested ramp, otherwise over one response time under full load."""
         load, clock = self.instrument.load, self.instrument.clock
         is_given, users = self.ramp.length_ns is not None, plan.concurrency
         until_ns = clock() + (answer_ns if is_given else round(LONGEST_RAMP * self.duration_ns))

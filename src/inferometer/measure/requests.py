@@ -118,7 +118,7 @@ def _replayed(
 
 
 def _number(trace: "Trace", entry: "TraceLine", dataset: Dataset, plain: Requests, turn: int) -> int:
-    """Return the request that the line names, or else the next one of the dataset."""
+    """Return the request that the line names, otherwise the next one of the dataset."""
     if entry.is_plain:
         return turn % len(plain.steps)
     stream, step = entry.stream or 0, entry.step or 0

@@ -52,7 +52,7 @@ def local_ports() -> range | None:
 
 
 def processor() -> str:
-    """Return the name of the processor, or else its architecture."""
+    """Return the name of the processor, or its architecture if it has none."""
     if not has_proc():
         return sysctl("machdep.cpu.brand_string") or platform.machine()
     try:

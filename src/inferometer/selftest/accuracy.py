@@ -137,7 +137,7 @@ def ks_distance(gaps_s: Sequence[float], rate: float) -> float:
 
 
 def ks_p_value(found: float, count: int) -> float:
-    """Return the probability of such a distance for true Poisson arrivals (Kolmogorov's series, Stephens'
+    """Return the probability of a distance this large for true Poisson arrivals (Kolmogorov's series, Stephens'
     correction)."""
     root = math.sqrt(count)
     scaled = (root + 0.12 + 0.11 / root) * found

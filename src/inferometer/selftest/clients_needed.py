@@ -81,7 +81,7 @@ class ClientsNeeded:
 
     @property
     def is_mergeable(self) -> bool:
-        """Whether one command, which has one core for it, can merge the records of such a rate."""
+        """Whether one command, which has one core for it, can merge the records of this rate."""
         return self.controller_cores <= 1
 
     @property

@@ -19,7 +19,7 @@ _DEFAULT_ADDRESS = f"http://{LOOPBACK}:{{port}}"
 
 @frozen
 class ServeRequest:
-    """What the user wrote."""
+    """Options that describe how to start a server, as the user wrote them."""
 
     serve: str | None
     preset: str | None

@@ -73,7 +73,7 @@ def _growth(values: Sequence[float | None]) -> float | None:
 
 
 def _share(part: float | None, whole: float | None, told: Iterable[float | None]) -> float | None:
-    """Return the share from counters, or else the mean of the reported shares; None for an empty whole."""
+    """Return the share from counters, otherwise the mean of the reported shares; None for an empty whole."""
     if part is not None and whole is not None:
         return min(1.0, part / whole) if whole else None
     return _mean(told)

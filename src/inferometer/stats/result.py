@@ -59,7 +59,7 @@ class Finding:
             return ()
 
     def nearest(self, loads: Iterable[float]) -> float | None:
-        """Return the highest measured load up to the estimate, or else the lowest."""
+        """Return the highest measured load up to the estimate, otherwise the lowest."""
         known = sorted(loads)
         return max((load for load in known if load <= self.value), default=known[0] if known else None)
 

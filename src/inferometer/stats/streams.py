@@ -341,7 +341,7 @@ def lanes(records: Records, origin_ns: int) -> tuple[Lane, ...]:
 
 
 def output_tokens(records: Records) -> Durations:
-    """Return tokens as counted by the server, or else the events of a stream."""
+    """Return the tokens that the server counted, otherwise the events of a stream."""
     return np.where(records.tokens > 0, records.tokens, np.where(records.stamps > 0, records.responses, 0))
 
 

@@ -136,7 +136,7 @@ def _report_servers(servers: ClusterServers, watcher: Watcher) -> None:
 
 
 def _config(settings: TuneSettings, servers: ClusterServers, model: str) -> Fields:
-    """Return the model's own file, or else the configuration reported by a server."""
+    """Return the model's own file, otherwise the configuration reported by a server."""
     found = own_config(settings, model)
     return servers.config(model) if found is None else found
 

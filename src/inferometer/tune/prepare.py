@@ -58,7 +58,7 @@ def own_config(settings: TuneSettings, model: str) -> Fields | None:
 
 
 def base_config(settings: TuneSettings, deployment: Deployment, model: str) -> Fields:
-    """Return the model's own file, or else the configuration reported by the server."""
+    """Return the model's own file, otherwise the configuration reported by the server."""
     found = own_config(settings, model)
     return deployment.base_config(model) if found is None else found
 

@@ -39,7 +39,7 @@ class ModelVariant:
 
     @property
     def working(self) -> tuple["ModelVariant", ...]:
-        """The variants that have instances: the members of an ensemble, or else the model itself."""
+        """The variants that have instances: the members of an ensemble, otherwise the model itself."""
         return self.composing if self.is_ensemble else (self,)
 
     @property

@@ -139,7 +139,7 @@ def _flag(config: Config, models: Sequence[ModelEntry], name: str) -> str | None
 
 
 def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Mapping[str, Goal]]:
-    """Return the models to report on, those named or else all measured ones, and the given goals.
+    """Return the models to report on, by default all measured ones, and the given goals.
 
     Models that were loaded together are joined with commas.
     """

@@ -185,7 +185,7 @@ def _problems(levels: Sequence[Level]) -> Iterator[Message]:
 
 
 def _noun(row: ClassFigures) -> str:
-    """What the class counts."""
+    """Noun for what the class counts: task, visit or request."""
     if row.tasks is not None:
         return "task"
     return "visit" if row.steps else "request"
