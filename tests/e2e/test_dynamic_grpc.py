@@ -310,7 +310,7 @@ REFUSED = (
     (f"{SERVICE}/Greet", ("--body", '{"times": "many"}'), "its fields are name, times, scores"),
     (f"{SERVICE}/Greet", ("--streaming",), "does not stream"),
     (f"{SERVICE}/Greet", ("-b", "4"), "Batching is not supported"),
-    (f"{SERVICE}/Greet", ("-i", "http"), "dynamic_grpc supports only grpc"),
+    (f"{SERVICE}/Greet", ("-i", "http"), "dynamic_grpc requires --grpc"),
     (f"{SERVICE}/Greet", ("--shape", "A:1"), "--shape is not supported"),
     (f"{SERVICE}/Greet", ("--proto-path", "."), "requires --proto"),
     (
