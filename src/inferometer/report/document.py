@@ -120,6 +120,7 @@ class ChartAxis:
     is_whole: bool = False  # only whole numbers have ticks
     is_from_zero: bool = True  # a linear axis includes 0, unless small changes matter
     below: Callable[[float], str] | None = None  # a second line below the text of a tick
+    step: float | None = None  # distance between the ticks of a linear axis, if round numbers do not suit it
 
 
 @frozen

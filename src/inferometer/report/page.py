@@ -137,13 +137,13 @@ def scale(axis: ChartAxis, values: Sequence[float], *, start: float, end: float,
         low, high, marks = 0.0, max(high, 1.0), TAIL_TICKS
     else:
         reached = (*values, 0.0) if axis.is_from_zero or not values else values
-        low, high, marks = _linear_range(reached, ticks, 1.0 if axis.is_whole else 0.0)
+        low, high, marks = _linear_range(reached, ticks, 1.0 if axis.is_whole else 0.0, axis.step)
     shown = tuple(mark for mark in marks if low <= laid_out(axis.spread, mark) <= high + 1e-9)
     return Scale(axis.spread, low, high, start, end, shown)
 
 
 def _linear_range(
-    values: Sequence[float], ticks: int, least: float
+    values: Sequence[float], ticks: int, least: float, chosen: float | None
 ) -> tuple[float, float, tuple[float, ...]]:
     low, high = min(values), max(values)
     if high - low < LEAST_RANGE:
@@ -151,6 +151,7 @@ def _linear_range(
     step = nice_step(max((high - low) / ticks, least))
     if least and step % least:  # 2.5 is not a whole number
         step = nice_step(step * 1.5)
+    step = chosen or step
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     marks = tuple(float(f"{number * step:.12g}") for number in range(first, last + 1))
     return marks[0], marks[-1], marks

@@ -12,6 +12,7 @@ from inferometer.report.format import duration, plain_number, plural, quantity, 
 MINUTES_FROM_S = 600.0  # traffic from this length on has an axis in minutes
 HOURS_FROM_S = 6 * 3600.0
 DAY_S = 24 * 3600.0
+QUARTER_H = 6.0  # a quarter of a day
 COLOURS = ("blue", "green", "orange", "purple")
 MORE, MORE_TIMES = 3, 1.5  # replicas drawn beyond the plan
 MOST_COUNTS = 30  # points in one line
@@ -30,8 +31,11 @@ def day_charts(plan: CapacityPlan, chosen: PlannedOption) -> Iterator[Chart]:
     """Requests per second, and below it the replicas, over the same time."""
     unit, scale = _unit(plan.span_s)
     end_s = plan.stretches[-1].end_s
+    is_day = plan.form == "daily curve"
     axis = ChartAxis(
-        f"time of day ({unit})" if plan.form == "daily curve" else f"time ({unit})", is_from_zero=False
+        f"time of day ({unit})" if is_day else f"time ({unit})",
+        is_from_zero=False,
+        step=QUARTER_H if is_day and unit == "h" else None,
     )
     rates = [(row.start_s, row.end_s, row.rate) for row in plan.stretches]
     yield Chart(

@@ -21,7 +21,7 @@ from inferometer.report.document import (
     Messages,
     Table,
 )
-from inferometer.report.page import chart_note, render
+from inferometer.report.page import NARROW, WIDE, chart_note, draw, render
 from inferometer.report.saved import document, to_html
 from inferometer.stats.measurement import Estimate
 from inferometer.store.store import Store
@@ -211,3 +211,15 @@ def test_an_inconclusive_loss_leaves_its_cause_open() -> None:
     assert table.rows[0][1] == INCONCLUSIVE
     assert page.figures[0].value == INCONCLUSIVE
     assert page.verdict.count("nconclusive") == 1
+
+
+def test_a_day_ends_at_24_h() -> None:
+    (first, *_) = blocks(document(sample_capacity()), Chart)
+    for width in (WIDE, NARROW):
+        assert re.findall(r'class="tick middle"[^>]*>([^<]*)', draw(first, width)) == [
+            "0",
+            "6",
+            "12",
+            "18",
+            "24",
+        ]
