@@ -20,6 +20,7 @@ from inferometer.dialects.model_analyzer.rules import check_folder, check_profil
 from inferometer.observe.host import open_nvml
 from inferometer.options.options import Options
 from inferometer.report.documents import study_facts as facts
+from inferometer.report.format import plural
 from inferometer.tune import journal as journals
 from inferometer.tune import session
 from inferometer.tune.fingerprint import fingerprint
@@ -111,7 +112,7 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
             console.info(f"Loaded checkpoint from file {earlier.path}")
             if not (earlier.is_ours and had_measured):
                 count = checkpoint.take_over(journal, earlier, _mark_of_sent(job))
-                console.info(f"Took over {count} measurements from {earlier.path}")
+                console.info(f"Took over {plural(count, 'measurement')} from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
         journal.remember("gpus", gpus)
@@ -187,7 +188,9 @@ def run_analyze(config: Config, program: Program, console: Console) -> int:
         for study in map(known.study, models)
     ]
     count = sum(len(study.measured) for study in studies)
-    console.info(f"Read {count} measurements of {', '.join(models)} from {folder}; nothing is measured.")
+    console.info(
+        f"Read {plural(count, 'measurement')} of {', '.join(models)} from {folder}; nothing is measured."
+    )
     with writing(config.export_path):
         config.export_path.mkdir(exist_ok=True)
     _write_reports(config, program, studies, console)
