@@ -46,6 +46,7 @@ class Space:
     cpu_only: bool = False
     conditions: tuple[Condition, ...] = ()  # that every point meets
     live: frozenset[str] = frozenset()  # parameters of a launched server that need no restart
+    knows_default: bool = False  # the base has values that a launched server uses by default
 
     @property
     def is_launched(self) -> bool:
@@ -116,7 +117,8 @@ def launched(
         raise UsageError(f"no combination of the values meets {shown}", remedy="vary more, or relax it")
     wanted = {**values, **{name: value for name, value in default.items() if value in space.choices[name]}}
     is_allowed = all(condition.holds(wanted) for condition in conditions)
-    return replace(space, base={KNOBS: wanted if is_allowed else values})
+    base = wanted if is_allowed else values
+    return replace(space, base={KNOBS: base}, knows_default=is_allowed and set(default) == set(values))
 
 
 def doubling(low: int, high: int) -> Iterator[int]:

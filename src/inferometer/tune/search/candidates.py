@@ -21,6 +21,7 @@ from inferometer.tune.variant import ModelVariant, VariantNames
 
 PER_DOUBLING = 8  # loads between n and 2n
 PER_RATE_DOUBLING = 16  # throughput equals the rate, so a step is the resolution of the result
+PER_DOUBLING_LAUNCHED = 2  # a launched server has to warm up for each load
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
 INSTANCES_PLACE, BATCH_PLACE = 0, 1
@@ -57,6 +58,13 @@ class Candidates:
     axes: tuple[tuple[int, ...], ...] = ()  # of a launched server: columns of `places` for each knob
 
     @property
+    def middle(self) -> int:
+        """The configuration whose values are in the middle of their ranges."""
+        places = np.array([row.place for row in self.configurations])
+        centre = (places.min(axis=0) + places.max(axis=0)) / 2
+        return int(np.linalg.norm(places - centre, axis=1).argmin())
+
+    @property
     def knobs(self) -> tuple[Mapping[str, Any], ...]:
         """The values of each configuration of a launched server."""
         return tuple(knobs_of(row.variants[0].config) or {} for row in self.configurations)
@@ -74,7 +82,7 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         drawn = random.Random(problem.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
         configurations = [configurations[0], *drawn]
     is_launched = problem.tasks[0].space.is_launched
-    per_doubling = per_doubling or (PER_RATE_DOUBLING if problem.settings.by_rate else PER_DOUBLING)
+    per_doubling = per_doubling or _per_doubling(problem)
     loads = [
         problem.load(value, batch)
         for batch in sorted(problem.tasks[0].batches)
@@ -107,6 +115,12 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         is_launched,
         axes(problem.tasks[0].space.choices) if is_launched else (),
     )
+
+
+def _per_doubling(problem: SearchProblem) -> int:
+    if problem.settings.by_rate:
+        return PER_RATE_DOUBLING
+    return PER_DOUBLING_LAUNCHED if problem.tasks[0].space.is_launched else PER_DOUBLING
 
 
 def _starts(configurations: Sequence[Configuration], live: frozenset[str]) -> NDArray[np.int64]:

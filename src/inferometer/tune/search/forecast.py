@@ -161,7 +161,9 @@ class Forecaster:
     ) -> dict[str, Forecast]:
         points = self.candidates.points
         measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)
-        speed, _ = self._corrected(covariances, measured - base.mean[rows], base.mean)
+        speed, _ = self._corrected(
+            covariances, measured - base.mean[rows], base.mean, self._least_scale(rows)
+        )
         # The model's own uncertainty shrinks near measurements, in proportion to that of the correction.
         known = np.minimum(1.0, speed.deviation / speed.deviation.max())
         speed = Forecast(speed.mean, np.sqrt(speed.deviation**2 + (known * base.deviation) ** 2))
@@ -179,14 +181,22 @@ class Forecaster:
             if points.by_rate:
                 usual, unsure, least_scale = self._waiting(), np.zeros(len(points.load)), 0.2
             else:  # Little's law: the mean latency is requests in flight over their rate
-                usual, unsure, least_scale = np.log(points.load) - speed.mean, speed.deviation, 0.08
+                usual, unsure, least_scale = np.log(points.load) - speed.mean, speed.deviation, SCALES[0]
             factor, noise = self._corrected(own, values[known] - usual[at], usual, least_scale)
             deviation = np.sqrt(factor.deviation**2 + unsure**2 + (noise / 2) ** 2)
             found[tag] = Forecast(factor.mean, deviation)
         return found
 
+    def _least_scale(self, rows: list[int]) -> float:
+        """Return the smallest effect that a configuration is assumed to have. As long as there are no more
+        configurations than knobs, similar figures do not show that the knobs have little effect."""
+        count = len(np.unique(self.candidates.which[rows]))
+        if self.candidates.is_launched and count <= len(self.candidates.axes):
+            return UNKNOWN_SCALES[-1]
+        return SCALES[0]
+
     def _corrected(
-        self, covariances: Covariances, misses: Array, base: Array, least_scale: float = 0.08
+        self, covariances: Covariances, misses: Array, base: Array, least_scale: float = SCALES[0]
     ) -> tuple[Forecast, float]:
         """Return a forecast for every candidate, computed once per kind, and the noise."""
         mean, deviation, noise = predict(covariances, misses, least_scale)

@@ -1,7 +1,9 @@
 """Smart search: few measurements, each the most informative per second, so that the best so far is good at any time.
 
 1. Climb: the unchanged model, under loads that grow fourfold until throughput stops growing or a limit is violated. It
-   is already loaded, and the climb shows the knee, the cost of an execution, and how that grows with the batch.
+   is already loaded, and the climb shows the knee, the cost of an execution, and how that grows with the batch. A
+   launched server whose defaults are not known begins with the values in the middle of their ranges, under a middle
+   load: of the values at the ends, which are often listed first, most are bad.
 2. Explore: measure where the expected gain over the best so far, times the probability of meeting the constraints, per
    second of cost is largest. The costs of loading and measuring are learned from the trials. Repeat until no candidate
    is expected to gain half a per cent. Loads far beyond the knee, and beyond the capacity of a configuration, are left
@@ -21,6 +23,7 @@ of a phase, which must not be decided by forecasts.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.base.units import quantity
 from inferometer.stats.figures import THROUGHPUT
@@ -125,10 +128,12 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
 def _climb(state: SmartState) -> SearchSteps[None]:
     """Measure the default under growing load, up to the knee; if it cannot be loaded, another configuration. Meanwhile
     each further server climbs with its own configuration, as different from the others as possible."""
-    others = iter(range(1, len(state.candidates.configurations)))
-    if state.candidates.is_launched:  # what broke the default may break its neighbours
-        others = iter(_unlike(state, min(SPARE_STARTS, len(state.candidates.configurations) - 1)))
-    climbers = [0, *_unlike(state, len(state.slots) - 1)]  # by server; -1 if ended
+    first, others = 0, iter(range(1, len(state.candidates.configurations)))
+    if state.candidates.is_launched:
+        first = 0 if state.problem.tasks[0].space.knows_default else state.candidates.middle
+        # What broke the first one may break its neighbours.
+        others = iter(_unlike(state, first, min(SPARE_STARTS, len(state.candidates.configurations) - 1)))
+    climbers = [first, *_unlike(state, first, len(state.slots) - 1)]  # by server; -1 if ended
     loads = [0.0] * len(climbers)
     while climbers[0] >= 0:
         for place, slot in enumerate(state.slots):
@@ -152,11 +157,20 @@ def _higher(state: SmartState, number: int, load: float) -> int | None:
         return None
     points = state.candidates.points
     own = np.flatnonzero(state.candidates.which == number)
-    further = own[points.load[own] >= load * STRIDE] if load else own
+    least = load * STRIDE if load else _first_load(state, own)
+    further = own[points.load[own] >= least]
     row = int(further[points.load[further].argmin()]) if len(further) else None
     if row is None or not may_use(state)[row] or (state.trials and not state.fits(row, state.look)):
         return None
     return row
+
+
+def _first_load(state: SmartState, own: NDArray[np.int64]) -> float:
+    """Return the load at which a climb begins: the lowest, or the middle one of a launched server, which has to warm up
+    for each of them."""
+    loads = state.candidates.points.load[own]
+    is_launched = state.candidates.is_launched and not state.candidates.points.by_rate
+    return float((loads.min() * loads.max()) ** 0.5 if is_launched else loads.min())
 
 
 def _is_climbing(state: SmartState, number: int) -> bool:
@@ -171,10 +185,10 @@ def _is_climbing(state: SmartState, number: int) -> bool:
     return (last.combined(THROUGHPUT) or 0.0) > GROWTH * max(rates, default=0.0)
 
 
-def _unlike(state: SmartState, count: int) -> list[int]:
-    """Return `count` configurations as far as possible from the default and from each other."""
+def _unlike(state: SmartState, first: int, count: int) -> list[int]:
+    """Return `count` configurations as far as possible from the first one and from each other."""
     places = np.array([configuration.place for configuration in state.candidates.configurations])
-    chosen = [0]
+    chosen = [first]
     while len(chosen) <= count:
         apart = np.linalg.norm(places[:, None] - places[None, chosen], axis=2).min(axis=1)
         chosen.append(int(apart.argmax()))

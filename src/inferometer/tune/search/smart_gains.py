@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.stats.figures import THROUGHPUT
+from inferometer.stats.figures import THROUGHPUT, TOKENS
 from inferometer.tune.scoring import passes, pool
 from inferometer.tune.search.forecast import MEAN, expected_gain, start_chance
 from inferometer.tune.search.smart_state import SmartState
@@ -16,6 +16,7 @@ GROWTH = 1.1  # throughput ratio over smaller loads from which a load is not bey
 WORTH = 0.004  # relative gain below which another run is not worthwhile
 REOPEN = 0.01  # expected gain for which a race is interrupted
 LATE_REOPEN = 0.04  # the same if the time is needed for the confirmation
+GROWING = (THROUGHPUT, TOKENS)  # hardly decrease with the load
 MISSED = 1.3  # ratio to a limit from which higher loads certainly violate it
 
 
@@ -29,13 +30,32 @@ def may_use(state: SmartState) -> Mask:
     smallest = points.load <= points.load.min()
     if points.by_rate or not state.trials:
         return np.ones(len(points.load), bool)
-    rates = np.array([(trial.combined(THROUGHPUT) or 0.0) / trial.load.batch for trial in state.trials])
-    loads = points.load[state.rows]
+    if state.candidates.is_launched:
+        return _may_use_by_configuration(state)
+    rates, loads = _rates(state), points.load[state.rows]
     knee = loads[rates * GROWTH >= rates.max()].min()
     idle_s = min((trial.combined(MEAN) or np.inf) / 1000 for trial in state.trials)
     away = rates.max() * idle_s if np.isfinite(idle_s) else np.inf
     useful = 2 * (state.candidates.room + away)
     return np.asarray(smallest | (points.load <= np.minimum(STRIDE * knee, useful)))
+
+
+def _rates(state: SmartState) -> Array:
+    """Return the requests per second of each trial."""
+    return np.array([(trial.combined(THROUGHPUT) or 0.0) / trial.load.batch for trial in state.trials])
+
+
+def _may_use_by_configuration(state: SmartState) -> Mask:
+    """Return the candidates of a launched server whose load is not far beyond the knee of their own configuration: a
+    value such as the number of slots can move the knee anywhere."""
+    points, which = state.candidates.points, state.candidates.which
+    rates, tried = _rates(state), which[state.rows]
+    found = np.ones(len(points.load), bool)
+    for number in np.unique(tried):
+        own, loads = rates[tried == number], points.load[state.rows][tried == number]
+        knee = loads[own * GROWTH >= own.max()].min()
+        found &= (which != number) | (points.load <= STRIDE * knee)
+    return found
 
 
 def of_new_count(state: SmartState, left_for_s: float) -> int | None:
@@ -79,6 +99,8 @@ def gains(state: SmartState) -> Array:
     is_open = ~np.isin(kinds, kinds[state.rows + state.pending])
     is_open &= may_use(state) & ~_is_missed(state)
     is_open &= ~np.isin(state.candidates.which, [*state.broken, *state.ruled_out, *state.held])
+    if state.candidates.is_launched:
+        is_open &= ~_is_surpassed(state)
     for number, load in state.breaking.items():
         is_open &= (state.candidates.which != number) | (state.candidates.points.load < load)
     good = _incumbents(state, feasible)
@@ -109,6 +131,18 @@ def _is_missed(state: SmartState) -> Mask:
                 value = trial.value(limit.tag, number)
                 if limit.high is not None and value is not None and value > MISSED * limit.high:
                     found |= (which == which[row]) & (points.load >= points.load[row])
+    return found
+
+
+def _is_surpassed(state: SmartState) -> Mask:
+    """Return the loads below one at which the same configuration met the constraints, if only throughput counts."""
+    points, which = state.candidates.points, state.candidates.which
+    found = np.zeros(len(which), bool)
+    if any(tag not in GROWING for goal in state.problem.goals for tag, _ in goal.objectives):
+        return found
+    for row, trial in zip(state.rows, state.trials, strict=True):
+        if passes(state.problem.goals, trial):
+            found |= (which == which[row]) & (points.load < points.load[row])
     return found
 
 
