@@ -236,7 +236,8 @@ class Diagnosis(Answer):
 
     @property
     def untried(self) -> tuple[Suggestion, ...]:
-        """Suggestions that no trial has confirmed or refuted."""
+        """Suggestions that no trial has confirmed or refuted, and that promise more than the kept changes reached."""
+        best = self.best
         done = {
             (row.suggestion.change.model, row.suggestion.change.kind) for row in self.trials if row.is_kept
         }
@@ -244,5 +245,6 @@ class Diagnosis(Answer):
             row
             for row in self.suggestions
             if (row.change.model, row.change.kind) not in done
+            and (best is None or row.concurrency != self.concurrency or row.throughput > best.throughput)
             and not any(trial.rules_out(row.change) for trial in self.trials)
         )

@@ -112,5 +112,14 @@ def test_tried_suggestions_are_not_untried():
     assert told.untried == rows
     disproved = ChangeTrial(rows[0], 17.6, 2e8, 0.0, False, None)
     assert replace(told, trials=(disproved,)).untried == rows[2:]
-    kept = ChangeTrial(rows[1], 60.0, 2e8, 2.0, True, None)
+    kept = ChangeTrial(rows[1], 34.0, 2e8, 1.0, True, None)
     assert replace(told, trials=(kept,)).untried == rows[2:]
+
+
+def test_suggestions_that_promise_less_than_was_reached_are_not_listed():
+    other = replace(SUGGESTION, change=Change(TRANSPORT, "first", "JSON", "binary"))
+    told = replace(DIAGNOSIS, suggestions=(other,))
+    kept = replace(DIAGNOSIS.trials[0], throughput=60.0)
+    assert replace(told, trials=(kept,)).untried == ()
+    at_more = replace(other, concurrency=8)  # not comparable
+    assert replace(told, suggestions=(at_more,), trials=(kept,)).untried == (at_more,)
