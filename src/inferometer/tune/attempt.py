@@ -45,6 +45,7 @@ class Attempt:
             measuring_s=self.measuring_s - warming_s,
             startup_s=self.figures.startup_s,
             note=self.figures.note,
+            is_client_limited=self.figures.is_client_limited,
         )
 
     def check_mistake(self, proposal: Proposal) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number, quantity, share
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
@@ -89,6 +89,7 @@ class TrialFigures:
         0.0  # from the start of a server until it was warm for this load; 0 if it was running before
     )
     note: str = ""  # why the figures may be wrong
+    is_client_limited: bool = False
 
 
 class Meter(Protocol):
@@ -186,12 +187,20 @@ class EngineMeter:
         gpus = gpus_of(levels[0]) if self._options[proposal.parts[0][0].model].collect_metrics else ()
         self._gpus = len(gpus)
         instances = instances_of(proposal, self._gpus)
-        found = TrialFigures(tuple(figures_of(level, here, instances) for level in levels), gpus, warming_s)
+        limit = next(filter(None, map(_client_limit, levels)), "")
+        found = TrialFigures(
+            tuple(figures_of(level, here, instances) for level in levels),
+            gpus,
+            warming_s,
+            note=limit,
+            is_client_limited=bool(limit),
+        )
         if warming is None:
             return found
         is_started = is_fresh and deployment.ready_s > 0
         startup_s = deployment.ready_s + warming.seconds if is_started else 0.0
-        return replace(found, startup_s=startup_s, note=self._cold_note(warming, levels[0]))
+        notes = (self._cold_note(warming, levels[0]), found.note)
+        return replace(found, startup_s=startup_s, note="; ".join(filter(None, notes)))
 
     def _warm_levels(
         self, levels: list[Level], proposal: Proposal, deployment: Deployment, warming: Warming
@@ -461,6 +470,11 @@ def _plan(load: ClientLoad, options: Options) -> LoadPoint:
         return LoadPoint("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
     assert load.request_rate is not None
     return LoadPoint("request_rate", load.request_rate, Open(rate_schedule(options, load.request_rate)))
+
+
+def _client_limit(level: Level) -> str:
+    """Return why the level shows this client rather than the server, or an empty string."""
+    return next((row.text for row in level.remarks if row.note in CLIENT_LIMITS), "")
 
 
 def _check(level: Level) -> None:

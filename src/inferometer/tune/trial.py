@@ -87,6 +87,7 @@ class Trial:
     measuring_s: float = 0.0
     startup_s: float = 0.0  # from the start of its server until that was warm; 0 if it was running before
     note: str = ""  # why the figures may be wrong
+    is_client_limited: bool = False  # the figures show this client rather than the server
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
     predicted: tuple[tuple[str, float], ...] = ()  # figures expected by the search, by tag
     key: str = ""  # of the content, the load and the repeat

@@ -305,6 +305,9 @@ def test_the_slo_of_a_study(p99s):
     if found.slo == INCONCLUSIVE:
         assert made.tone is Tone.WARNING
         assert ruling_code(found.ruling) == CODES["tune --slo"][INCONCLUSIVE]
+    limited = replace(study, trials=tuple(replace(trial, is_client_limited=True) for trial in study.trials))
+    assert recommend(limited).slo != NOT_SHOWN
+    assert "so few requests" not in tuning_document(limited).verdict
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -1,5 +1,7 @@
 """Whether trials show that a configuration meets its SLO."""
 
+from dataclasses import replace
+
 import pytest
 
 from inferometer.stats.measurement import Estimate
@@ -52,6 +54,20 @@ def test_a_percentile_is_ruled_by_its_interval_or_its_requests(limit, found, sec
 )
 def test_an_error_rate_is_ruled_by_the_number_of_failures(percent, seconds, ruling):
     assert keeps(goals(ERRORS, high=0.5), trial((ERRORS, Estimate(percent)), seconds=seconds)) == ruling
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_a_client_at_its_own_limit_violates_nothing(is_limited):
+    """Its waits are in every latency; an SLO that is met all the same is met, and failures are the server's."""
+
+    def found(limits, *figures):
+        return keeps(limits, replace(trial(*figures), is_client_limited=is_limited))
+
+    open_ = INCONCLUSIVE if is_limited else NOT_SHOWN
+    assert found(goals(P99, high=10.0), (P99, Estimate(13.0, 11.0, 15.0))) == open_
+    assert found(goals(P99, high=10.0), (P99, Estimate(8.0, 7.0, 9.0))) == SHOWN
+    assert found(goals(RATE, low=200.0)) == open_
+    assert found(goals(ERRORS, high=0.5), (ERRORS, Estimate(9.0))) == NOT_SHOWN
 
 
 def test_a_mean_beyond_the_limit_decides_a_percentile():

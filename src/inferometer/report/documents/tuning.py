@@ -211,6 +211,13 @@ def _facts(study: Study) -> Iterator[str]:
         yield f"SLO: {promise}"
 
 
+def _open_words(trial: Trial) -> str:
+    """Why a trial does not decide whether its configuration meets the SLO."""
+    if trial.is_client_limited:
+        return "measured while this client was the limit"
+    return "too near the limit for so few requests; a longer --budget can decide it"
+
+
 def _verdict(study: Study, found: Recommendation | None) -> str:
     """Recommend what to do in one sentence."""
     if found is None:
@@ -220,10 +227,7 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if found.slo == INCONCLUSIVE:
         which = f"{name} meets" if found.does_pass else "any configuration meets"
         where = f"{'its figures are' if found.does_pass else f'the nearest is {name}:'} {_gives(study, best)}"
-        return (
-            f"Inconclusive whether {which} the SLO ({_promise(study)}): {where}, too near the limit for so few "
-            "requests. A longer --budget can decide it."
-        )
+        return f"Inconclusive whether {which} the SLO ({_promise(study)}): {where}, {_open_words(best)}."
     if not found.does_pass:
         best_words = f"the best without it is {name}: {_gives(study, best)}"
         return f"No configuration meets the SLO ({_promise(study)}); {best_words}."
@@ -242,7 +246,8 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if found.gain is None:
         why = "does not meet the SLO" if found.has_default else "was not measured"
         if found.default_slo == INCONCLUSIVE:
-            why = "may meet the SLO or not: its figures are too near the limit for so few requests"
+            own_trial = next(row.best for row in study.ranked if row.name == study.default_name)
+            why = f"may meet the SLO or not: {_open_words(own_trial)}"
         return f"{words}; {own} {why}."
     if not found.is_sure:
         lead = difference(found.gain)
