@@ -343,6 +343,10 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     working_s = sum(row.compute_ns for row in table) / NS_PER_S
     shares = {NETWORK: client_s, OVERHEAD: overhead_s, QUEUE: waiting_s, LIGHT: working_s}
     kind = max(shares, key=lambda name: shares[name])
+    if kind == NETWORK and top.client_limit:
+        return Verdict(
+            CLIENT, f"This tool is the limit: {top.client_limit.removeprefix('client-limited: ')}."
+        )
     part = shares[kind] / top.latency_s
     idle = f"no step is busy more than {share(busiest.utilisation)} of the time"
     slowest = max(table, key=lambda row: row.queue_ns).name

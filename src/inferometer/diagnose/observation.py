@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.base.frozen import frozen
+from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.units import INFERENCES, NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, Executions, ModelStatistics
@@ -68,6 +69,7 @@ class Observation:
     rate_unit: str = INFERENCES
     noise: float = 0.0  # relative half-width of the throughput's 95 % interval; 0 if unknown
     trip_s: float | None = None  # round trip of the network; None if unknown, or on this machine
+    client_limit: str = ""  # how this tool limits the figures, if it does
 
     @property
     def rate(self) -> Estimate:
@@ -178,6 +180,7 @@ def observation(
         rate_unit=rate_unit,
         noise=found.infer_per_s.relative_half_width or 0.0,
         trip_s=_trip_s(level.network),
+        client_limit=next((row.text for row in level.remarks if row.note in CLIENT_LIMITS), ""),
     )
 
 

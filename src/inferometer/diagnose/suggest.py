@@ -306,7 +306,8 @@ def _client_batch(situation: Situation) -> Iterator[_Idea]:
 
 def _transport(situation: Situation) -> Iterator[_Idea]:
     top, pipeline, given = situation.top, situation.pipeline, situation.given
-    if pipeline.outside_s < _TRANSPORT_SHARE * top.latency_s or given.is_shared_memory:
+    is_small = pipeline.outside_s < _TRANSPORT_SHARE * top.latency_s
+    if is_small or given.is_shared_memory or top.client_limit:  # whose waits are outside the server as well
         return
     if given.is_json and given.is_http:
         yield _Idea(

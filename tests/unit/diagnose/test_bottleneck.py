@@ -314,3 +314,17 @@ def test_one_load_does_not_show_whether_throughput_grows():
     found = conclude([idle], HERE).verdict
     assert found.kind == LIGHT
     assert "grows" not in found.sentence
+
+
+@pytest.mark.parametrize("ours_ms", [12, 4])
+def test_a_client_that_waits_for_a_core_is_not_called_the_network(ours_ms):
+    """The client shares its core with another program, on a machine that is not full."""
+    seen = replace(
+        row(1, 1000 / (10 + ours_ms), step("slow", 9.5), server_ms=10, host=ASLEEP),
+        client_limit="client-limited: this tool waited in the run queue for a core 50 % of the time",
+    )
+    found = conclude([seen], replace(HERE, is_json=True))
+    assert (found.verdict.kind == CLIENT) == (ours_ms > 10)
+    assert TRANSPORT not in {row.change.kind for row in found.suggestions}
+    told = conclude([replace(seen, client_limit="")], replace(HERE, is_json=True))
+    assert (told.verdict.kind == NETWORK) == (ours_ms > 10)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.base.notes import Note, Remark
 from inferometer.diagnose.observation import observation, step_setup
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, ModelStatistics
@@ -61,6 +62,12 @@ def test_an_ensemble_is_flattened_in_the_order_of_its_steps():
     assert seen.steps[0].wait_s == pytest.approx(0.003)
     assert (seen.concurrency, seen.items, seen.throughput, seen.client_share) == (4, 1, 100.0, 0.25)
     assert seen.client_core_s == pytest.approx(0.0002)
+
+
+def test_the_limit_of_the_client_is_observed():
+    found = level(stats("top", counters(100, 0)))
+    found = replace(found, remarks=(Remark(Note.CLIENT_STARVED, "client-limited: it waited"),))
+    assert observation(found, model("top")).client_limit == "client-limited: it waited"
 
 
 def test_a_step_used_twice_is_called_twice():
