@@ -46,7 +46,14 @@ from inferometer.tune.trial import Figures
 from inferometer.twin.twin import Band
 from inferometer.ui.pages import Badge, badge
 from tests.support.capacity_plans import sample_capacity
-from tests.support.reports import LIMIT_MS, sample_diagnosis, sample_interference, sample_result, sample_study
+from tests.support.reports import (
+    LIMIT_MS,
+    sample_diagnosis,
+    sample_interference,
+    sample_result,
+    sample_scenario,
+    sample_study,
+)
 from tests.support.samples import examples
 from tests.support.twins import sample_twin
 from tests.unit.stats.test_promises import window
@@ -192,6 +199,53 @@ def test_an_slo_is_decided_by_the_whole_interval(ends, note, is_known):
         assert (suite.get(name) == "1") == (code == codes[ruling])
     badge_of = badge(Run("abcd1234", "measure", state=FINISHED, code=code))
     assert badge_of.tone == {codes[SHOWN]: "bad", codes[INCONCLUSIVE]: "warning"}.get(code, "plain")
+
+
+CLASS_WORDS = {"broken": (None, "violates"), "kept": (None, "meets"), "undecided": ("whether ", "meets")}
+CLASS_P99S = st.one_of(
+    st.tuples(*3 * (st.floats(1, 60),))
+    .map(sorted)
+    .map(lambda row: Estimate(*(row[n] * 1e6 for n in (1, 0, 2)))),
+    st.floats(1, 60).map(lambda ms: Estimate(ms * 1e6)),
+)
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(CLASS_P99S, min_size=4, max_size=4))
+def test_a_class_of_a_scenario_is_judged_in_every_phase_by_its_whole_interval(p99s):
+    """Two classes through two phases: one phase that violates the SLO is enough, and one that is undecided leaves it
+    open."""
+    base = sample_scenario()
+    found = iter(p99s)
+    verdicts: dict[str, list[str]] = {}
+    levels = []
+    for level in base.levels:
+        classes = []
+        for row in level.classes:
+            p99 = next(found)
+            requests = window([p99.value / 1e6] * 40, "p99<20ms")
+            outcome = judge_slo(parse_slo("p99<20ms"), requests, {"p99": p99})
+            if p99.limits is not None:
+                low, high = p99.limits
+                expected = "broken" if low > 20e6 else "kept" if high <= 20e6 else "undecided"
+                assert outcome.verdict == expected
+            verdicts.setdefault(row.name, []).append(outcome.verdict)
+            classes.append(replace(row, promise=outcome, outages=()))
+        levels.append(replace(level, classes=tuple(classes), remarks=(), is_stable=True))
+    result = replace(base, levels=tuple(levels), remarks=())
+    worst = {name: min(rows, key=("broken", "undecided", "kept").index) for name, rows in verdicts.items()}
+    ruling = SLO_VERDICTS[min(worst.values(), key=("broken", "undecided", "kept").index)]
+    made, code = document(result), exit_code(result, 1.0)
+    assert code == CODES["measure --slo"][ruling]
+    for name, kept in worst.items():
+        said = re.search(rf"(whether )?{name} (meets|violates)", made.verdict, re.IGNORECASE)
+        assert said.groups() == CLASS_WORDS[kept]
+    assert (made.tone is Tone.BAD) == (ruling == SHOWN)
+    assert (made.tone is Tone.GOOD) <= (ruling == NOT_SHOWN)
+    suite = ElementTree.fromstring(to_junit(result))
+    rows = list(itertools.chain.from_iterable(verdicts.values()))
+    assert suite.get("failures") == str(rows.count("broken"))
+    assert suite.get("skipped") == str(rows.count("undecided"))
 
 
 @settings(max_examples=examples(25), deadline=None)

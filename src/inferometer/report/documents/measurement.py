@@ -280,7 +280,8 @@ def _tone(result: Result) -> Tone:
         return Tone.GOOD if is_whole else Tone.WARNING
     if Tone.BAD in tones or _has_failed(result) or result.breaks_promise:
         return Tone.BAD
-    return Tone.GOOD if is_sure and all(tone is Tone.GOOD for tone in tones) else Tone.WARNING
+    is_good = is_sure and not result.leaves_promise_open and all(tone is Tone.GOOD for tone in tones)
+    return Tone.GOOD if is_good else Tone.WARNING
 
 
 def _is_cut_short(result: Result) -> bool:
