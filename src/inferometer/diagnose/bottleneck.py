@@ -343,7 +343,7 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     working_s = sum(row.compute_ns for row in table) / NS_PER_S
     shares = {NETWORK: client_s, OVERHEAD: overhead_s, QUEUE: waiting_s, LIGHT: working_s}
     kind = max(shares, key=lambda name: shares[name])
-    if kind == NETWORK and top.client_limit:
+    if kind == NETWORK and top.client_limit and (top.trip_s or 0.0) < client_s / 2:
         return Verdict(
             CLIENT, f"This tool is the limit: {top.client_limit.removeprefix('client-limited: ')}."
         )
