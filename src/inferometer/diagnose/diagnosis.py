@@ -236,7 +236,7 @@ class Diagnosis(Answer):
 
     @property
     def untried(self) -> tuple[Suggestion, ...]:
-        """Suggestions that no trial has confirmed or refuted, and that promise more than the kept changes reached."""
+        """Suggestions not yet tried whose predicted throughput exceeds that of the kept changes."""
         best = self.best
         done = {
             (row.suggestion.change.model, row.suggestion.change.kind) for row in self.trials if row.is_kept
