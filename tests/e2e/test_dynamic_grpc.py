@@ -307,7 +307,7 @@ REFUSED = (
     ("Greet", (), "'Greet' does not name a method"),
     (f"{SERVICE}/Greet", ("--body", '{"nom": "a"}'), "is not a greeting.Person"),
     (f"{SERVICE}/Greet", ("--body", "{"), "is not a greeting.Person"),
-    (f"{SERVICE}/Greet", ("--body", '{"times": "many"}'), "its fields are name, times, scores"),
+    (f"{SERVICE}/Greet", ("--body", '{"times": "many"}'), "Its fields are name, times, scores"),
     (f"{SERVICE}/Greet", ("--streaming",), "does not stream"),
     (f"{SERVICE}/Greet", ("-b", "4"), "Batching is not supported"),
     (f"{SERVICE}/Greet", ("-i", "http"), "dynamic_grpc requires --grpc"),

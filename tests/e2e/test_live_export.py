@@ -109,7 +109,7 @@ REFUSED = (
     ("prometheus_client", ("--prometheus", "0"), "pip install 'inferometer[prometheus]'"),
     ("opentelemetry.sdk.metrics", ("--otlp", "http://h:1"), "pip install 'inferometer[otlp]'"),
     ("", ("--otlp", "localhost:4318"), "use a form such as http://localhost:4318"),
-    ("", ("--prometheus", "70000"), "use a free port, or 0 for any"),
+    ("", ("--prometheus", "70000"), "Use a free port, or 0 for any"),
     ("", ("--prometheus", "-1"), "must be >= 0"),
 )
 

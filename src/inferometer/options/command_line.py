@@ -98,9 +98,10 @@ class Command(Generic[T]):
             for title, members in self.shared
         )
 
-    def spell(self, name: Name) -> str:
-        """Return the name of an option as in the help of this command."""
+    def spell(self, name: Name, *, like: str = "") -> str:
+        """Return the name of an option as in the help of this command; of several, one that begins with `like`."""
         rows = [row for _, members in self.groups for row in members if row.field == name.field]
+        rows.sort(key=lambda row: not row.names[-1].startswith(like))
         for row in rows:
             if name.value and row.values is None and row.value == name.value:
                 return row.names[-1]

@@ -182,7 +182,8 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
             f"it does not speak HTTP (its answer begins with {error.begins[:60]!r})",
             "check the port",
         )
-    usual = str(error) or type(error).__name__, "check the address, and that the server is up"
+    remedy = f"check the address given with {option_name('-u')}, and that the server is up"
+    usual = str(error) or type(error).__name__, remedy
     if isinstance(error, (BadReply, ConnectionError, TimeoutError)):
         return usual
     from inferometer.services.tls import maybe_problem

@@ -63,15 +63,16 @@ METRICS_ERRORS = {
 def main(argv: list[str] | None = None) -> int:
     collect_rarely()
     limit_threads()
+    words = sys.argv[1:] if argv is None else argv
     try:
         with interruptible():
-            code = _run(sys.argv[1:] if argv is None else argv)
+            code = _run(words)
             return interrupted_code() if was_hung_up() else code
     except MetricsError as error:
-        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{_words_of(error)}")
+        to_stderr(f"error: {METRICS_ERRORS[error.has_answered]}{_words_of(error, words)}")
         return FAILURE
     except InferometerError as error:
-        to_stderr(f"error: {_words_of(error)}")
+        to_stderr(f"error: {_words_of(error, words)}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
@@ -81,17 +82,18 @@ def main(argv: list[str] | None = None) -> int:
         return interrupted_code() if was_hung_up() else OK
 
 
-def _words_of(error: InferometerError) -> str:
-    """Return the script's own sentence, with its names of options."""
+def _words_of(error: InferometerError, words: list[str]) -> str:
+    """Return the script's own sentence, with its names of options: for TLS over gRPC, those of gRPC."""
     error.use_classic_words()
-    return error.spelled(COMMAND.spell)
+    like = "--ssl-grpc" if any(word.startswith("--ssl-grpc") for word in words) else ""
+    return error.spelled(partial(COMMAND.spell, like=like))
 
 
 def _run(words: list[str]) -> int:
     try:
         options = parse_classic(words)
     except UsageError as error:
-        to_stderr(f"Error: {_words_of(error)}\n{classic_usage()}")
+        to_stderr(f"Error: {_words_of(error, words)}\n{classic_usage()}")
         return FAILURE
     if options is Ask.HELP:
         _say(classic_usage())

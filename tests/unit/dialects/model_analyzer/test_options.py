@@ -180,7 +180,12 @@ REFUSED = [
         [],
         ["perf_analyzer_flags.concurrency-range", "1:x"],
     ),
-    ("a bad value of a flag", "perf_analyzer_flags: {shape: INPUT}\n", [], ["perf_analyzer_flags", "colon"]),
+    (
+        "a bad value of a flag",
+        "perf_analyzer_flags: {shape: INPUT}\n",
+        [],
+        ["perf_analyzer_flags", "does not have the form NAME:SIZES"],
+    ),
     ("an unknown server flag", "triton_server_flags: {speed: 3}\n", [], ["triton_server_flags.speed"]),
     ("an unknown docker argument", "triton_docker_args: {speed: 3}\n", [], ["triton_docker_args.speed"]),
     (
