@@ -40,13 +40,13 @@ CLASSIC = (*CHAT, "--endpoint", "v1/chat/completions", "--async")
 def measured(run: Callable, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """The figures of one level of `count` requests, one after the other."""
 
-    def call(fake: FakeOpenAi, count: int, *words: str, code: int = 0) -> dict[str, Any]:
+    def call(fake: FakeOpenAi, count: int, *words: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         path = tmp_path / "result.json"
         ended = run(
             *("inferometer", "measure", *CHAT, "-u", fake.server.address),
             *("--request-count", str(count), "--json", str(path), *words),
         )
-        assert ended.code == code, ended.stderr
+        assert ended.code in codes, ended.stderr
         (level,) = json.loads(path.read_text())["levels"]
         found: dict[str, Any] = level["measurement"]
         return found
@@ -164,7 +164,7 @@ def test_every_failure_is_counted_and_the_rest_goes_on(
     act: Any, kind: str, says: str, measured: Callable
 ) -> None:
     with FakeOpenAi(lambda number, request: act if number % 2 else None) as fake:
-        found = measured(fake, 10, "--streaming", code=1)
+        found = measured(fake, 10, "--streaming", codes=(1,))
     assert (found["request_count"], found["failed_count"]) == (5, 5)
     assert [(group["kind"], group["count"]) for group in found["failures"]] == [(kind, 5)]
     assert says in found["failures"][0]["example"]
@@ -175,7 +175,7 @@ def test_every_failure_is_counted_and_the_rest_goes_on(
 def test_a_stream_that_stops_without_a_word_ends_with_the_time_given(measured: Callable) -> None:
     never = threading.Event()
     with FakeOpenAi(lambda number, request: held(never, begun(delta("a"))) if number == 1 else None) as fake:
-        found = measured(fake, 4, "--streaming", "--timeout", "200ms", code=1)
+        found = measured(fake, 4, "--streaming", "--timeout", "200ms", codes=(1,))
         never.set()
     assert (found["request_count"], found["failed_count"]) == (3, 1)
     assert [(group["kind"], group["count"]) for group in found["failures"]] == [("timeout", 1)]
@@ -388,10 +388,11 @@ def test_a_file_that_holds_no_single_key_is_refused_without_its_text(
 @pytest.mark.machine(reason="a violated SLO is undecided if other processes hold up the client")
 def test_goodput_counts_requests_that_meet_the_slo(measured: Callable) -> None:
     with FakeOpenAi(lambda number, request: answer_json({}, 500) if number < 2 else None) as fake:
-        found = measured(fake, 10, "--streaming", "--slo", "latency<1h, ttft<1h", code=1)
+        found = measured(fake, 10, "--streaming", "--slo", "latency<1h, ttft<1h", codes=(1,))
         goodput = found["goodput"]
         assert (goodput["count"], goodput["share"]) == (8, 0.8)
-        found = measured(fake, 10, "--streaming", "--slo", "ttft<0.0001ms", code=4)
+        # Undecided (5) if this machine is so busy that the client is at its limit.
+        found = measured(fake, 10, "--streaming", "--slo", "ttft<0.0001ms", codes=(4, 5))
         assert found["goodput"]["count"] == 0
 
 

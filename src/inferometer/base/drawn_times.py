@@ -2,10 +2,9 @@
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferometer.base.errors import UsageError
-from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 
 _DRAWN = re.compile(r"(uniform|exponential|lognormal)\(([^()]*)\)")
@@ -15,8 +14,7 @@ _MOST_SIGMA = 5.0
 _BITS = (1 << 64) - 1
 
 
-@frozen
-class DrawnTime:
+class DrawnTime(NamedTuple):
     """A time in nanoseconds: fixed, drawn, or recorded."""
 
     kind: str = "fixed"  # fixed, uniform, exponential, lognormal or recorded
@@ -55,8 +53,7 @@ def _uniform(seed: int, task: int, node: int) -> float:
 NO_TIME = DrawnTime()
 
 
-@frozen
-class ThinkTime:
+class ThinkTime(NamedTuple):
     """Think times of users, which pause between an answer and their next request. The same seed gives the same."""
 
     time: DrawnTime

@@ -10,7 +10,6 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -37,7 +36,7 @@ class Closed(NamedTuple):
             concurrency=_share(self.concurrency, index, parts),
             count=_maybe_share(self.count, index, parts),
             phase=index / parts,
-            think=None if self.think is None else replace(self.think, worker=index),
+            think=None if self.think is None else self.think._replace(worker=index),
         )
 
     def starts_ns(self, slots: int, now_ns: int, last_ns: int | None) -> list[int]:

@@ -105,7 +105,9 @@ class TaskStepSpec(Strict):
         "", alias="continue", description="Step whose conversation it continues, and waits for."
     )
     system: str = Field("", description="System prompt (default: that of the conversation or the task).")
-    pause: Pause = Field(NO_TIME, description="Time that a tool takes before the call.")
+    pause: Pause = Field(
+        NO_TIME, description="Time that a tool takes before the call.", json_schema_extra={"default": 0}
+    )
     retry: RetrySpec | None = Field(
         None, description="How it is repeated if it fails (default: that of the task)."
     )

@@ -13,7 +13,7 @@ from inferometer.base.slo import Term, parse_slo
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
-from inferometer.stats.measurement import ClassFigures, Keeping, Level
+from inferometer.stats.measurement import ClassFigures, Keeping, Level, Measurement
 from inferometer.stats.mlperf import MlperfVerdict
 from inferometer.stats.prompt_figures import PromptFigures
 
@@ -290,3 +290,32 @@ def _has_failures(level: Level) -> bool:
         return level.measurement is not None and level.measurement.failed_count > 0
     judged = [row.measurement for row in level.classes if not _limits_errors(row)]
     return any(row is not None and row.failed_count > 0 for row in judged)
+
+
+# --- the levels that a report is about
+
+SAME = 0.02  # relative difference up to which two throughputs count as equal
+
+
+def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
+    """Levels with successful answers, by load."""
+    rows = [
+        (level, level.measurement)
+        for level in result.levels
+        if level.measurement is not None and level.measurement.request_count
+    ]
+    return tuple(sorted(rows, key=lambda row: row[0].value))
+
+
+def best(result: Result) -> tuple[Level, Measurement] | None:
+    """The level that represents the result: the load that a search found, else the lightest load whose throughput
+    equals that of the best level that meets the SLO."""
+    rows = measured(result)
+    if result.finding is not None and result.finding.value:
+        nearest = result.finding.nearest(row[0].value for row in rows)
+        rows = tuple(row for row in rows if row[0].value == nearest)
+        return rows[-1] if rows else None
+    kept = tuple(row for row in rows if row[0].promise is not None and row[0].promise.verdict == "kept")
+    sound = kept or tuple(row for row in rows if row[0].is_as_asked) or rows
+    most = max((row[1].infer_per_s.value for row in sound), default=0.0)
+    return next((row for row in sound if row[1].infer_per_s.value >= most * (1 - SAME)), None)

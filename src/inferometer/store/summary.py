@@ -12,7 +12,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best
 from inferometer.store.run import ALL_FAILED, SLO_VIOLATED, NamedFigures, Point, Run
 
 if TYPE_CHECKING:
@@ -94,8 +94,6 @@ def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequ
 
 def _of_result(answer: Result) -> RunSummary:
     """The level that represents the result on its page, too."""
-    from inferometer.report.documents.levels import best
-
     top = best(answer)
     return _of_results((answer,), list(_levels(answer.levels)), list(_levels(() if top is None else top[:1])))
 

@@ -1,7 +1,7 @@
 """The answer of a measurement in one sentence."""
 
 from inferometer.options.values import Range
-from inferometer.report.documents.levels import best, is_client_limited, may_be_more, measured
+from inferometer.report.documents.levels import is_client_limited, may_be_more
 from inferometer.report.format import (
     RISING,
     duration,
@@ -15,7 +15,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.sentences import UNSTEADY, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best, measured
 
 NEARLY = 0.1  # a lighter load this close to the best one is worth mentioning
 SURE = 0.1  # widest half interval for statements about other loads

@@ -9,7 +9,7 @@ from typing import Any
 from inferometer.base.frozen import frozen
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table, text_columns
-from inferometer.report.documents.levels import Rows, best, few, load_column, longest, measured
+from inferometer.report.documents.levels import Rows, few, load_column, longest
 from inferometer.report.format import (
     NONE,
     bar,
@@ -21,7 +21,7 @@ from inferometer.report.format import (
     significant,
 )
 from inferometer.stats.measurement import Measurement
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best, measured
 
 WAIT = "waiting to be sent"
 SEND = "client send"

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from inferometer.base.units import NS_PER_US
 from inferometer.report.document import Column, Depth, Section, Table, Tone, text_columns
-from inferometer.report.documents.levels import best
 from inferometer.report.format import NONE, duration, level_label, quantity, share, size
 from inferometer.stats.clients import ClientFigures
 from inferometer.stats.measurement import Level
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best
 
 _PPM = 1e-6
 

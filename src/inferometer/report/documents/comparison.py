@@ -45,7 +45,6 @@ from inferometer.report.documents.levels import (
     distribution_chart,
     line_colour,
     load_points,
-    measured,
     rate_axis,
     time_axis,
 )
@@ -69,7 +68,7 @@ from inferometer.report.format import (
     small,
     when,
 )
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, measured
 
 CHOSEN = 99  # latency percentile in charts
 TITLED = 3  # most names in a title

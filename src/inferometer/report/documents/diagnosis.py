@@ -48,7 +48,6 @@ from inferometer.report.documents.levels import (
     levels_section,
     line_colour,
     load_points,
-    measured,
     rate_axis,
     time_axis,
 )
@@ -69,7 +68,7 @@ from inferometer.report.format import (
     when,
 )
 from inferometer.stats.measurement import GpuFigures
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, measured
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 from inferometer.tune import model_config
 

@@ -46,10 +46,9 @@ from inferometer.report.promises import figure_words, judged_levels, outcome_wor
 from inferometer.report.sentences import failure_sentence, verdict_words
 from inferometer.stats.intervals import relative_difference
 from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, Level, Measurement, Rates
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best, measured
 from inferometer.stats.verdict import MATTERS_PERCENT
 
-SAME = 0.02  # relative difference up to which two throughputs count as equal
 NEAR = 0.05  # a lighter load this close to the highest throughput does as well
 FEWEST_CROWDED, CROWDED = 3, 0.15  # this many levels this close to the best crowd a chart over throughput
 LOG_LOADS = 8  # ratio of loads above which a linear axis would crowd the light ones
@@ -64,36 +63,12 @@ _USELESS = {"all failed", "no answer", "no reply", "server gone"}
 Rows = Sequence[tuple[Level, Measurement]]
 
 
-def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
-    """Levels with successful answers, by load."""
-    rows = [
-        (level, level.measurement)
-        for level in result.levels
-        if level.measurement is not None and level.measurement.request_count
-    ]
-    return tuple(sorted(rows, key=lambda row: row[0].value))
-
-
 def longest(rows: Rows) -> Rows:
     """Each load once: of repeated measurements, the one with the most requests."""
     most = {
         level.value: (level, found) for level, found in sorted(rows, key=lambda row: row[1].request_count)
     }
     return tuple(sorted(most.values(), key=lambda row: row[0].value))
-
-
-def best(result: Result) -> tuple[Level, Measurement] | None:
-    """The level that represents the result: the load that a search found, else the lightest load whose throughput
-    equals that of the best level that meets the SLO."""
-    rows = measured(result)
-    if result.finding is not None and result.finding.value:
-        nearest = result.finding.nearest(row[0].value for row in rows)
-        rows = tuple(row for row in rows if row[0].value == nearest)
-        return rows[-1] if rows else None
-    kept = tuple(row for row in rows if row[0].promise is not None and row[0].promise.verdict == "kept")
-    sound = kept or tuple(row for row in rows if row[0].is_as_asked) or rows
-    most = max((row[1].infer_per_s.value for row in sound), default=0.0)
-    return next((row for row in sound if row[1].infer_per_s.value >= most * (1 - SAME)), None)
 
 
 def level_tone(said: str) -> Tone:

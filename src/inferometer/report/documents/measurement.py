@@ -31,7 +31,6 @@ from inferometer.report.documents.classes import (
 from inferometer.report.documents.clients import clients_section
 from inferometer.report.documents.energy import energy_section
 from inferometer.report.documents.levels import (
-    best,
     distribution_section,
     errors_section,
     few_words,
@@ -78,7 +77,7 @@ from inferometer.report.sentences import (
     verdict_words,
 )
 from inferometer.stats.measurement import Level, Measurement
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best
 from inferometer.stats.wrong_answers import checked, maybe_onset, onset_words, pooled
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")

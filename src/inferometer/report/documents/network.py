@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from inferometer.report.document import Column, Message, Messages, Section, Table, Tone
-from inferometer.report.documents.levels import best, measured
 from inferometer.report.format import NONE, duration, level_label, plural, share
 from inferometer.stats.measurement import (
     Estimate,
@@ -13,7 +12,7 @@ from inferometer.stats.measurement import (
     PhaseTimes,
     RequestPhases,
 )
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best, measured
 
 _COLUMNS = (
     Column("Phase", is_number=False),

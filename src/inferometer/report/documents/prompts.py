@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from inferometer.report.document import Column, Section, Table, text_columns
-from inferometer.report.documents.levels import best
 from inferometer.report.format import plain_number, plural, share
 from inferometer.stats.prompt_figures import PromptFigures
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best
 
 
 def prompts_section(result: Result) -> Section | None:

@@ -9,7 +9,6 @@ from inferometer.report.documents.levels import (
     Rows,
     error_bar,
     line_colour,
-    measured,
     time_axis,
     time_text,
     undrawn_levels_note,
@@ -19,7 +18,7 @@ from inferometer.report.format import duration, interval, level_label, load_name
 from inferometer.report.promises import verdict_word
 from inferometer.report.sentences import limit_words
 from inferometer.stats.measurement import Estimate, Measurement
-from inferometer.stats.result import Finding, Result
+from inferometer.stats.result import Finding, Result, measured
 from inferometer.stats.slo import metric_of
 
 _FIGURES = {

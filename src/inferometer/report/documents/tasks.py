@@ -18,7 +18,6 @@ from inferometer.report.document import (
     text_columns,
 )
 from inferometer.report.documents.answer import middle_and_tail
-from inferometer.report.documents.levels import best
 from inferometer.report.format import (
     NONE,
     at_percentile,
@@ -32,7 +31,7 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.stats.measurement import CallLane, ClassFigures, Estimate, Level, TaskFigures, TaskLane
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best
 
 LANE_HEIGHT = 10  # pixels
 LANES = 120  # most calls drawn

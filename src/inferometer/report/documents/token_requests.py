@@ -8,7 +8,6 @@ from inferometer.report.documents.levels import (
     CURVES,
     EXACT,
     Timed,
-    best,
     distribution_chart,
     few,
     load_curves,
@@ -17,7 +16,7 @@ from inferometer.report.documents.levels import (
 from inferometer.report.documents.tokens import token_rows
 from inferometer.report.format import duration, level_label, plural, share
 from inferometer.stats.measurement import Distribution, Lane, Level
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, best
 
 LANES = 40  # most lanes drawn
 LANE_HEIGHT = 10  # pixels

@@ -13,9 +13,7 @@ from inferometer.report.document import (
     Table,
 )
 from inferometer.report.documents.levels import (
-    SAME,
     Rows,
-    best,
     client_line,
     error_bar,
     is_crowded,
@@ -23,7 +21,6 @@ from inferometer.report.documents.levels import (
     load_axis,
     load_column,
     longest,
-    measured,
     time_axis,
     unlimited,
     untrusted_points_note,
@@ -41,7 +38,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.sentences import lengths, queue_share, token_origin
 from inferometer.stats.measurement import Distribution, Level, Measurement
-from inferometer.stats.result import Result
+from inferometer.stats.result import SAME, Result, best, measured
 
 TOKEN_RATE = "output tokens/s"
 

@@ -14,7 +14,7 @@ import numpy as np
 from inferometer.base import status
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_S, plain_number
+from inferometer.base.units import NS_PER_S, plain_number, quantity
 from inferometer.model.spec import ModelSpec
 from inferometer.options.effective import Effective
 from inferometer.records.records import COLUMNS, Records, from_rows
@@ -87,7 +87,9 @@ def level_of(mode: str, value: float, found: Measurement, *, has_requests: bool)
         remarks.append(Remark(Note.SUMMARY_ONLY, text))
     per_s = _maybe_rate(found)
     if mode == RATE and per_s is not None and per_s < value * _reached(found):
-        text = f"the file states a rate of {plain_number(value)}/s, but only {per_s:.3g} requests/s ended"
+        text = (
+            f"the file states a rate of {plain_number(value)}/s, but only {quantity(per_s)} requests/s ended"
+        )
         remarks.append(Remark(Note.OVERLOADED, text))
     return Level(mode, value, found, (), is_stable=True, is_over_limit=False, remarks=tuple(remarks))
 
