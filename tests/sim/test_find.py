@@ -102,6 +102,15 @@ def test_highest_rate_is_within_five_percent_of_the_capacity(rig, level_settings
     assert finding.low <= finding.value <= finding.high
 
 
+def test_a_server_that_compiles_for_a_new_shape_is_not_taken_for_saturated(rig, level_settings):
+    """The first requests that are two at a time take seven times as long."""
+    made = rig(lambda number, sent: Reply(round((3.5 if 3 <= number < 8 else 0.5) * NS_PER_S)), servers=16)
+    goal = SearchGoal(parse_slo("p95<1s"), 120 * NS_PER_S)
+    levels = find(made.instrument, level_settings(), goal)
+    first, _ = next(levels)
+    assert 0.8 * 32 <= first.value <= 32
+
+
 def test_highest_concurrency_is_exact(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=1)
     finding = found(made, level_settings, "p99<41ms", is_rate=False)

@@ -46,6 +46,7 @@ SATURATED_SHARE = 0.08  # and at saturation
 RAMP = 0.2  # share of the duration after which a server that has not saturated counts as unlimited
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # throughput gain required from doubling the requests in flight
+STILL_GROWING = 1.3  # the same from doubling them again: more than a short look errs by
 LATE = 2.0  # multiple of the allowed share beyond a limit at which no higher load can meet the SLO
 LATE_COUNT = 5
 ANSWERS_SEEN = 2  # consecutive answers that a look lasts at least,
@@ -202,11 +203,14 @@ class _Search:
             if found < GAIN * best:
                 answer_ns, count = self.answer_ns, self.looked_at
                 longer = self._look(2 * in_flight, SATURATED_SHARE)
-                self.answer_ns = answer_ns  # without queueing that this look caused itself
                 if longer is None:
                     return None, False
-                self.capacity = _capacity(((found, count), (longer, self.looked_at)))
-                return self.capacity.value, True
+                if longer < STILL_GROWING * best:
+                    self.answer_ns = answer_ns  # without queueing that this look caused itself
+                    self.capacity = _capacity(((found, count), (longer, self.looked_at)))
+                    return self.capacity.value, True
+                # The server was not saturated, but slow for another reason: engines compile when they see a new shape.
+                found, in_flight = longer, 2 * in_flight
             best, in_flight = found, 2 * in_flight
         return best, False
 

@@ -450,9 +450,8 @@ class Engine:
         """Pause the slot of a user before its next request, if there is one."""
         if self._thinking is None or slot >= self._concurrency or self._times.remaining == 0:
             if self._times.remaining == 0 and self._sequences is None:
-                self.active -= (
-                    self._times.drop_pauses()
-                )  # nobody waits for users who have nothing more to send
+                # Nobody waits for users who have nothing more to send.
+                self.active -= self._times.drop_pauses()
             self._issue(slot)
             return
         self._thoughts[slot] += 1

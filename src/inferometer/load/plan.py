@@ -142,7 +142,7 @@ Plan = Closed | Open | Periodic | Joint
 
 
 class Cancellation(NamedTuple):
-    """Cancellation of a share of the requests a fixed time after the send, unless they have ended by then: users who
+    """Cancel a share of the requests a fixed time after they were sent, unless they have ended by then, like users who
     close the page before the answer is complete."""
 
     after_ns: int
