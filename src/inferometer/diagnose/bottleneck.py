@@ -28,14 +28,20 @@ from inferometer.diagnose.diagnosis import (
     Suggestion,
     Verdict,
 )
-from inferometer.diagnose.fit import GPU_DEVICE, fitted, knows_batches, lightest, undisturbed
+from inferometer.diagnose.fit import GPU_DEVICE, cores_of, fitted, knows_batches, lightest, undisturbed
 from inferometer.diagnose.gpu import BUSY_STEP, IDLE, WORTHWHILE, GpuCase, maybe_gpu_verdict
-from inferometer.diagnose.holding import SlowBatches, maybe_shared, maybe_slow_batches
+from inferometer.diagnose.holding import (
+    STRETCHED,
+    SlowBatches,
+    maybe_shared,
+    maybe_slow_batches,
+    service_alone_s,
+)
 from inferometer.diagnose.observation import Observation, Step, StepSetup, inside_s
 from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, with_station
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
 from inferometer.stats.intervals import relative_difference
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.measurement import FULL, SOME, Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling, rule
 
 BUSY_CLIENT = 0.9  # share of a core
@@ -45,6 +51,7 @@ GROWING = 0.1  # relative growth of throughput with the load above which it has 
 
 
 _NOTHING = Pipeline(())
+_UNIDENTIFIED = "The step times include waiting for a core, so the limiting step cannot be identified"
 
 
 @frozen
@@ -248,12 +255,10 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
     free = predict(replace(quiet, cores=Cores()), top.concurrency)
     helps_more = more.throughput / alone - 1
     helps_cores = free.throughput / alone - 1
-    may_be_host = top.host is None or _is_host_busy(top)
-    is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and may_be_host
-    if is_shared_out or _is_starved(top, busiest):
-        shared = "more instances would only share the same cores"
-        sentence = f"{_cpu_words(top)} {busiest.name} uses most of it; {shared}."
-        return Verdict(CPU, sentence, busiest.name)
+    is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE
+    by_cores = _maybe_by_cores(top, busiest) if is_shared_out or _is_starved(top, busiest) else None
+    if by_cores is not None:
+        return by_cores
     words = f"all its {busiest.instances} instances are" if busiest.instances > 1 else "its only instance is"
     bound = _at_most(busiest.bound or 0.0, _reached(rows))
     sentence = (
@@ -261,6 +266,11 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
         f"which allows at most {bound} {top.rate_unit}. Without queueing it takes "
         f"{share(busiest.light_share)} of a request's time."
     )
+    if top.host is None and _is_stretched(rows, busiest):
+        sentence += (
+            " Its executions take longer as more of them run at once: they share the server's cores, or something "
+            "else, such as a lock."
+        )
     if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
         now = predict(pipeline, top.concurrency).throughput
         batched = predict(with_station(pipeline, busiest.name, is_batching=True), top.concurrency).throughput
@@ -271,6 +281,39 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
             )
             return Verdict(BATCHING, sentence, busiest.name)
     return Verdict(COMPUTE, sentence, busiest.name)
+
+
+def _maybe_by_cores(top: Observation, busiest: StepFigures) -> Verdict | None:
+    """Return a verdict if the cores are seen to be exhausted, and the step to need them."""
+    host, name = top.host, busiest.name
+    if host is None or not host.is_full:
+        return None
+    shared = "more instances would only share the same cores"
+    most = min(host.busy, cores_of(host))
+    use = host.models.get(name)
+    if use is None:
+        used = host.server
+        if used is None:
+            words = f"The server's process was not found, so its share is unknown. {name} is the busiest step"
+            return Verdict(CPU, f"{_cpu_words(top)} {words}.", name)
+        if used < most / 2:
+            return Verdict(CPU, f"{_cpu_words(top)} {_UNIDENTIFIED}.")
+        return Verdict(CPU, f"{_cpu_words(top)} {name} is the busiest step; {shared}.", name)
+    held = busiest.utilisation * busiest.instances
+    if use.cores >= most / 2:
+        return Verdict(CPU, f"{_cpu_words(top)} {name} uses {rough(use.cores)} of them; {shared}.", name)
+    if use.waiting >= UNDISTURBED * held or use.cores + use.waiting >= held / 2:
+        waits = share(min(1.0, use.waiting / held))
+        words = f"{name} uses {rough(use.cores)} of them, and its instances wait for a core {waits} of their busy time"
+        return Verdict(CPU, f"{_cpu_words(top)} {words}; {shared}.", name)
+    return None
+
+
+def _is_stretched(rows: Sequence[Observation], busiest: StepFigures) -> bool:
+    """Return whether executions take longer than alone, and their batches are not the reason."""
+    alone_s = service_alone_s(rows, busiest.name)
+    per_item_s = busiest.service_ns / busiest.batch / NS_PER_S
+    return busiest.instances > 1 and alone_s is not None and per_item_s > STRETCHED * alone_s
 
 
 def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Verdict:
@@ -310,14 +353,16 @@ def _maybe_hungriest(top: Observation) -> str | None:
 
 def _cpu_words(top: Observation) -> str:
     host = top.host
-    if host is None:
-        return "The cores are exhausted: executions take longer as more of them run at once."
+    assert host is not None
+    if host.server_cores is not None and host.server is not None and host.busy < FULL * host.cores:
+        allowed = f"{host.server_cores} of {host.cores} cores"
+        return f"The CPU is exhausted: the server may run on {allowed} and uses {rough(host.server)}."
     words = f"The CPU is exhausted: {rough(host.busy)} of {host.cores} cores are busy"
     others = top.other_cores
     if others is not None and host.server is not None:
+        uses = {"this tool": max(top.client_cores, host.ours.cores), "other programs": others}
         words += f"; the server uses {rough(host.server)}"
-        if others > 0.1 * host.cores:
-            words += f", other programs {rough(others)}"
+        words += "".join(f", {name} {rough(used)}" for name, used in uses.items() if used > SOME * host.cores)
     return f"{words}."
 
 
@@ -328,8 +373,7 @@ def _taken_words(top: Observation) -> str:
     assert others is not None
     return (
         f"The machine is busy with other programs: they use {rough(others)} of its {host.cores} cores, the server uses "
-        f"{rough(host.server)}. The step times include waiting for a core, so the limiting step cannot be "
-        "identified: diagnose again when the other programs have finished."
+        f"{rough(host.server)}. {_UNIDENTIFIED}: diagnose again when the other programs have finished."
     )
 
 

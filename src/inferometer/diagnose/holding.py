@@ -14,7 +14,7 @@ from inferometer.diagnose.observation import Observation, Step
 
 _ALONE = 1.2  # concurrent executions that count as one
 _SEVERAL = 1.8  # concurrent executions that could hold each other up
-_STRETCHED = 1.5  # execution time relative to a single request, from which instances hold each other up
+STRETCHED = 1.5  # execution time relative to a single request, from which instances hold each other up
 _SAME_BATCH = 0.25
 _ON_CORES = 0.5  # share of an execution on a core or waiting for one from which the cores may be the reason
 _BATCH = 1.5  # inferences per execution from which it is a batch
@@ -77,7 +77,7 @@ def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
     if is_on_gpu or cores is None or cores > _ON_CORES * count:
         return None
     stretch = step.service_s / alone_s
-    if stretch < _STRETCHED:
+    if stretch < STRETCHED:
         return None
     return SharedLimit(count, count / stretch, cores)
 

@@ -149,6 +149,51 @@ def test_a_sleeping_step_is_blamed_even_on_a_full_machine():
     assert conclude(rows, HERE).verdict.kind == COMPUTE
 
 
+def slots(load, *, taken, ours=0.0, cores=0.15, is_seen=True, stretch=1.0):
+    """Eight instances that share two slots, on a machine whose cores other programs or this tool keep busy."""
+    held, throughput = min(load, 8), min(load, 2) / (0.04 * stretch)
+    use = CoreUse(cores, 0.02 * held)
+    seen = HostUse(2, 2.0, 2.0 - taken - ours, {"slow": use} if is_seen else {}, ours=CoreUse(ours, 0.0))
+    slow = step("slow", 1e3 * held / throughput, instances=8)
+    return row(load, throughput, slow, host=seen)
+
+
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [
+        ({"taken": 1.6}, "all its 8 instances are busy"),
+        ({"taken": 0.5, "cores": 0.2}, "all its 8 instances are busy"),
+        ({"taken": 0.0, "ours": 1.7}, "all its 8 instances are busy"),
+        ({"taken": 1.6, "is_seen": False}, "they use 1.6 of its 2 cores, the server uses 0.4."),
+        ({"taken": 0.0, "ours": 1.7, "is_seen": False}, "the server uses 0.3, this tool 1.7. The step times"),
+        ({"taken": 0.2, "cores": 1.7}, "slow uses 1.7 of them"),
+        ({"taken": 0.2, "is_seen": False}, "the server uses 1.8. slow is the busiest step"),
+    ],
+)
+def test_a_step_is_blamed_for_the_cores_only_if_it_uses_them(used, words):
+    """The lightest load took longer too, so that executions do not look as if they waited for each other."""
+    rows = [slots(load, stretch=3.0 if load == 1 else 1.0, **used) for load in (1, 4, 8)]
+    found = conclude(rows, HERE).verdict
+    assert words in found.sentence
+    is_user = "slow uses" in words or "busiest" in words
+    assert (found.kind == CPU and found.step == "slow") == is_user
+
+
+def test_a_machine_that_was_not_observed_is_not_called_exhausted():
+    rows = [replace(slots(load, taken=0.0), host=None) for load in (1, 4, 8)]
+    found = conclude(rows, HERE).verdict
+    assert found.kind == COMPUTE
+    assert "they share the server's cores, or something else, such as a lock" in found.sentence
+
+
+def test_a_server_limited_to_some_cores_is_described_by_them():
+    limited = replace(host(1.2, 0.99, slow=(0.97, 2.9)), cores=8, server_cores=1)
+    rows = [replace(seen, host=limited) for seen in SPINNING]
+    found = conclude(rows, replace(HERE, cores=1.0)).verdict
+    assert found.kind == CPU
+    assert "the server may run on 1 of 8 cores and uses 0.99. slow uses 0.97 of them" in found.sentence
+
+
 def test_the_table_weights_steps_by_their_calls():
     table = conclude((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),), HERE).table
     assert [found.compute_share for found in table] == pytest.approx([0.75, 0.25])
