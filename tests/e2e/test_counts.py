@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.base.notes import CLIENT_LIMITS, Note
+from inferometer.base.notes import Note
+from tests.support.commands import ABOUT_MACHINE
 from tests.support.servers import (
     Act,
     FakeModel,
@@ -316,8 +317,7 @@ def test_counters_that_were_reset_give_no_figures(command: str, run: Callable, t
         )
     (level,) = api.load(str(tmp_path / "r.json")).levels
     assert (ended.code, level.measurement.request_count, level.measurement.server) == (0, 60, None)
-    by_machine = (Note.HOST_BUSY, *CLIENT_LIMITS)
-    assert [row.note for row in level.remarks if row.note not in by_machine] == [Note.STATISTICS_MISSING]
+    assert [row.note for row in level.remarks if row.note not in ABOUT_MACHINE] == [Note.STATISTICS_MISSING]
     said = " ".join((ended.stdout + ended.stderr).split())
     assert "the server's counters were reset" in said
     assert "-9" not in said

@@ -57,10 +57,9 @@ def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None
     assert re.match(r"[\d,]+ infer/s .*at concurrency [12], p50 ", lines[0])
     assert any(line.startswith("ens · triton http · batch 1") for line in lines)
     assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.,]+ ", line))] == ["1", "2"]
-    assert re.search("Where the time goes|The client is the limit: ", measured.stdout)
-    assert re.search(
-        rf"Slowest step: addsub(_b)?, .*% of the server's time|{BUSY}", " ".join(measured.stdout.split())
-    )
+    said = " ".join(measured.stdout.split())
+    assert re.search(f"Where the time goes|{BUSY}", said)
+    assert re.search(rf"Slowest step: addsub(_b)?, .*% of the server's time|{BUSY}", said)
 
 
 def test_measure_writes_what_it_shows(measured: Ended, folder: Path) -> None:

@@ -190,7 +190,7 @@ def test_8_an_open_range_with_a_limit_sweeps(pa: Callable[..., Ended]) -> None:
     assert ended.code == 0
     assert "  Latency limit: 60000 msec\n  Concurrency limit: 2 concurrent requests\n" in ended.stdout
     assert re.findall(r"^Request concurrency: (\d+)$", ended.stdout, re.M) == ["1", "2"]
-    assert ended.stderr == (
+    assert ended.stderr_apart_from_machine == (
         "WARNING: The maximum attainable concurrency will be limited by max_threads specification (2).\n"
     )
 
@@ -273,7 +273,7 @@ def summary(*levels: int) -> str:
 @short_windows
 def test_19_the_plain_report_line_by_line(pa: Callable[..., Ended]) -> None:
     ended = pa("-m", "addsub", *QUICK)
-    assert (ended.code, ended.stderr) == (0, "")
+    assert (ended.code, ended.stderr_apart_from_machine) == (0, "")
     assert_like(f"{SETTINGS}Request concurrency: 1\n{CLIENT}{SERVER}{AVERAGE}{summary(1)}", ended.stdout)
 
 
@@ -473,7 +473,7 @@ def test_37_the_only_level_is_over_the_limit(
     d5 = data("d5.json", {"INPUT0": [0.005]})
     ended = pa("-m", "delay", "-l", "1", "--input-data", d5, *QUICK, "-f", str(folder / "over.csv"))
     assert ended.code == 0
-    assert ended.stderr == "Measured latency went over the set limit of 1 msec. \n"
+    assert ended.stderr_apart_from_machine == "Measured latency went over the set limit of 1 msec. \n"
     assert "    [WARNING] Over the latency limit of 1 msec\n" in ended.stdout
     assert "Inferences/Second vs." not in ended.stdout
     assert not (folder / "over.csv").exists()
@@ -511,7 +511,7 @@ def test_a_warm_up_by_rate_has_no_header_of_its_own(pa: Callable[..., Ended]) ->
 def test_what_is_taken_instead_is_said(words: tuple[str, ...], says: str, pa: Callable[..., Ended]) -> None:
     ended = pa(*words, "--request-count", "24")
     assert ended.code == 0
-    (line,) = ended.stderr.splitlines()
+    (line,) = ended.stderr_apart_from_machine.splitlines()
     assert line.startswith("WARNING: ")
     assert says in line
     assert "Inferences/Second vs." in ended.stdout

@@ -12,10 +12,13 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from tests.support.fork_client import ask
 from tests.support.fork_server import fork_server
 
 DEADLINE_S = 120
+# What any level can be said to have met on a machine that is not the test's alone.
+ABOUT_MACHINE = (Note.HOST_BUSY, Note.STOLEN, *CLIENT_LIMITS)
 SHARED = "INFEROMETER_FORK_SERVER"  # the environment variable with the address of a fork server to share
 
 
@@ -27,6 +30,12 @@ class Ended:
     stdout: str
     stderr: str
     pid: int = 0  # of its process, if it had its own
+
+    @property
+    def stderr_apart_from_machine(self) -> str:
+        """Stderr of `perf_analyzer` without its warnings of a busy machine."""
+        advice = tuple(f"; {note.advice}\n" for note in ABOUT_MACHINE)
+        return "".join(line for line in self.stderr.splitlines(keepends=True) if not line.endswith(advice))
 
     def figure(self, name: str) -> float:
         """Return the first number after this name on stdout."""
