@@ -43,6 +43,7 @@ CLIENT_BATCH = "client batch"
 THREADS = "server threads"
 CONCURRENCY = "concurrency"
 
+SWITCHED_OFF = "off"  # dynamic batching, after a change
 WORSE = -0.05  # a measured loss that is more than noise
 DEEPEST = 100  # nested calls of steps; the server itself allows fewer
 
@@ -135,7 +136,7 @@ class ChangeTrial:
         if (tried.model, tried.kind) != (change.model, change.kind) or self.is_kept:
             return False
         if change.kind != INSTANCES:
-            return True
+            return (tried.after == SWITCHED_OFF) == (change.after == SWITCHED_OFF)
         before, after, wanted = int(tried.before), int(tried.after), int(change.after)
         is_same_way = (wanted > before) == (after > before)
         is_further = abs(wanted - before) >= abs(after - before)

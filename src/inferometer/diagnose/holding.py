@@ -18,6 +18,7 @@ STRETCHED = 1.5  # execution time relative to a single request, from which insta
 _SAME_BATCH = 0.25
 _ON_CORES = 0.5  # share of an execution on a core or waiting for one from which the cores may be the reason
 _BATCH = 1.5  # inferences per execution from which it is a batch
+_CHEAPER = 0.7  # cost per inference in a batch, relative to a batch of one, below which batches pay
 _DEARER = 1.2  # cost per inference in a batch, relative to a batch of one
 _SPARE = 0.2  # fraction of an instance that does not justify another one
 _TELLING = 3  # minimum executions per batch size; the first ones may be slow
@@ -103,6 +104,20 @@ def _maybe_cores(row: Observation, name: str) -> float | None:
     if use is not None:
         return use.cores + use.waiting
     return None if host.server is None or host.is_full else host.server
+
+
+def is_batch(step: Step, items: int) -> bool:
+    """Return whether executions of the step hold several requests of this many inferences."""
+    return step.batch >= _BATCH * items
+
+
+def do_batches_pay(rows: Sequence[Observation], name: str) -> bool:
+    """Return whether an inference was measured to cost clearly less in a batch than alone, for whatever reason."""
+    sized = [(size, batch_s) for size, batch_s, _ in _sizes(rows, name)]
+    items = min((size for size, _ in sized), default=0.0)
+    one_s = min((batch_s for size, batch_s in sized if size <= items * 1.05), default=0.0)
+    large = [(size, batch_s) for size, batch_s in sized if size >= _BATCH * items]
+    return bool(large and one_s) and max(large)[1] / max(large)[0] < _CHEAPER * one_s / items
 
 
 def maybe_slow_batches(rows: Sequence[Observation], name: str) -> SlowBatches | None:

@@ -7,12 +7,20 @@ from dataclasses import replace
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, duration, rough, share
 from inferometer.diagnose.bottleneck import Conclusion, conclude
-from inferometer.diagnose.diagnosis import INSTANCES, WORSE, Change, ChangeTrial, Suggestion
+from inferometer.diagnose.diagnosis import (
+    BATCHING,
+    INSTANCES,
+    WORSE,
+    Change,
+    ChangeTrial,
+    Suggestion,
+    Verdict,
+)
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches
-from inferometer.diagnose.holding import instances_for, service_alone_s
-from inferometer.diagnose.observation import Observation
+from inferometer.diagnose.holding import do_batches_pay, instances_for, is_batch, service_alone_s
+from inferometer.diagnose.observation import Observation, Step
 from inferometer.diagnose.queueing import Pipeline, predict, with_station
-from inferometer.diagnose.suggest import Circumstances
+from inferometer.diagnose.suggest import Circumstances, no_batching, no_batching_words
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
@@ -28,15 +36,32 @@ _WORDS = 0.03  # the same for a scaling
 
 
 def probe_batches(rows: Sequence[Observation], max_batch: int) -> tuple[int, ...]:
-    """Return the client batch sizes to probe, one request at a time, to learn the cost of a batch."""
+    """Return the client batch sizes to probe, one request at a time, to learn the cost of a batch.
+
+    A single request is probed if the server formed batches under every load.
+    """
     top = rows[-1]
+    single = () if any(row.items == top.items and not _batches(row) for row in rows) else (top.items,)
     unknown = [
         step for step, _, _ in top.walk() if step.setup.max_batch > 1 and not knows_batches(step.name, rows)
     ]
     if not unknown:
-        return ()
+        return single
     sizes = GPU_PROBES if any(step.setup.device == GPU_DEVICE for step in unknown) else PROBES
-    return tuple(sorted({size for size in (min(size, max_batch) for size in sizes) if size > top.items}))
+    larger = {size for size in (min(size, max_batch) for size in sizes) if size > top.items}
+    return (*single, *sorted(larger))
+
+
+def _batches(row: Observation) -> list[Step]:
+    """Return the steps on the CPU whose requests the server puts into batches."""
+    return [
+        step
+        for step, _, _ in row.walk()
+        if step.setup.is_batching
+        and step.setup.device != GPU_DEVICE
+        and not step.members
+        and is_batch(step, row.items)
+    ]
 
 
 class Investigation:
@@ -45,6 +70,7 @@ class Investigation:
     def __init__(
         self, sweep: Sequence[Observation], circumstances: Circumstances, extra: Sequence[Observation] = ()
     ) -> None:
+        self._first = list(sweep)
         self._sweep = list(sweep)
         self._extra = list(extra)
         self._circumstances = circumstances
@@ -59,17 +85,54 @@ class Investigation:
     def _conclude(self) -> Conclusion:
         return conclude(self._sweep, self._circumstances, self._extra)
 
+    @property
+    def slow_batches(self) -> Verdict | None:
+        """What a trial without batching shows of the first configuration: that batches are its limit; None if not."""
+        later = [row for row in self._sweep if row not in self._first]
+        found = conclude(self._first, self._circumstances, (*self._extra, *later)).verdict
+        return found if found.kind == BATCHING else None
+
     def next(self) -> Suggestion | None:
         """Return the suggestion to try next, without failed changes or gains smaller than the model's error."""
         return self._fewer_instances() or next(
             (
-                row
+                self._maybe_no_batching(row) or row
                 for row in self.found.suggestions
-                if row.change.can_apply
-                and row.gain > self._enough
-                and not any(trial.rules_out(row.change) for trial in self.trials)
+                if row.change.can_apply and row.gain > self._enough and not self._is_ruled_out(row.change)
             ),
             None,
+        )
+
+    def _is_ruled_out(self, change: Change) -> bool:
+        return any(trial.rules_out(change) for trial in self.trials)
+
+    def _maybe_no_batching(self, other: Suggestion) -> Suggestion | None:
+        """Suggest no batching before more instances, unless batches were measured to pay.
+
+        More instances get smaller batches, so that they seem to help where the batches are the limit.
+        """
+        name = other.change.model
+        off = no_batching(name)
+        is_batching = any(step.name == name for step in _batches(self.top))
+        if (
+            other.change.kind != INSTANCES
+            or not is_batching
+            or do_batches_pay(self._evidence, name)
+            or self._is_ruled_out(off)
+        ):
+            return None
+        pipeline, top = self.found.pipeline, self.top
+        now = predict(pipeline, top.concurrency)
+        single = predict(with_station(pipeline, name, is_batching=False), top.concurrency)
+        gain = single.throughput / now.throughput - 1
+        return Suggestion(
+            change=off,
+            text=no_batching_words(name),
+            concurrency=top.concurrency,
+            throughput=top.throughput * (1 + gain),
+            latency_ns=top.latency_s * single.latency_s / now.latency_s * NS_PER_S,
+            gain=gain,
+            why="no measurement shows that its batches cost less than their parts",
         )
 
     @property
@@ -120,7 +183,8 @@ class Investigation:
         """Learn from a measurement of the suggestion; an incomplete measurement proves nothing."""
         gain = row.throughput / self.top.throughput - 1
         noise = min(math.hypot(row.noise, self.top.noise), MOST_NOISE)
-        least = max(BETTER, noise) if suggestion.gain > 0 else -max(1 - NEAR_BEST, noise)
+        is_trim = suggestion.gain <= 0 and suggestion.change.kind == INSTANCES
+        least = -max(1 - NEAR_BEST, noise) if is_trim else max(BETTER, noise)
         is_kept = gain > least and is_whole
         trial = ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, result)
         before = self.found.pipeline

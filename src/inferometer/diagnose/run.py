@@ -9,7 +9,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.system import usable_cores
 from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number, rough
 from inferometer.diagnose.bottleneck import Conclusion, outside_s
-from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
+from inferometer.diagnose.diagnosis import COMMAND, SWITCHED_OFF, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE, cores_of
 from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.llm_run import diagnose_llm, refuse_changes
@@ -343,4 +343,7 @@ class _Trials:
             self.diagnosis = replace(self.diagnosis, verdict=found.verdict, suggestions=found.suggestions)
         if self.diagnosis.best is not None:
             self.diagnosis = replace(self.diagnosis, after=self.investigation.found.verdict)
+        if trial.is_kept and trial.suggestion.change.after == SWITCHED_OFF:
+            slow = self.investigation.slow_batches
+            self.diagnosis = replace(self.diagnosis, verdict=slow or self.diagnosis.verdict)
         self.watcher.tried(trial)

@@ -12,6 +12,7 @@ from inferometer.diagnose.diagnosis import (
     DYNAMIC_BATCHING,
     INSTANCES,
     OVERHEAD,
+    SWITCHED_OFF,
     THREADS,
     TRANSPORT,
     Change,
@@ -234,12 +235,20 @@ def _no_batching(situation: Situation) -> Iterator[_Idea]:
         before = situation.predict(with_station(situation.pipeline, station.name, **(changes | formed)))
         times = slow.batch_s / slow.one_s
         yield _Idea(
-            Change(DYNAMIC_BATCHING, row.name, "on", "off", {"dynamic_batching": None}),
-            f"turn off dynamic batching for {row.name}",
+            no_batching(row.name),
+            no_batching_words(row.name),
             f"a batch of {rough(slow.batch)} takes {times:.1f} times as long as a single request (measured)",
             single,
             before=before,
         )
+
+
+def no_batching(name: str) -> Change:
+    return Change(DYNAMIC_BATCHING, name, "on", SWITCHED_OFF, {"dynamic_batching": None})
+
+
+def no_batching_words(name: str) -> str:
+    return f"turn off dynamic batching for {name}"
 
 
 def _batching(situation: Situation) -> Iterator[_Idea]:
@@ -251,7 +260,7 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
             continue
         size, delay_s, found = _best_batching(situation, station)
         delay_us = round(delay_s * US_PER_S)
-        before = f"preferred {station.preferred or 'any'}" if station.is_batching else "off"
+        before = f"preferred {station.preferred or 'any'}" if station.is_batching else SWITCHED_OFF
         ratio = station.service_s(size, size / situation.pipeline.items) / station.service_s(1)
         times = f"a batch of {size} takes {ratio:.1f} times as long as a single request"
         why = (

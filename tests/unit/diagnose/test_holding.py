@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.diagnose.bottleneck import conclude
 from inferometer.diagnose.diagnosis import BATCHING, COMPUTE, DYNAMIC_BATCHING, INSTANCES, SHARED
-from inferometer.diagnose.investigation import Investigation
+from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.stats.measurement import CoreUse, HostUse
@@ -134,14 +134,16 @@ def test_without_host_data_nothing_is_diagnosed_as_shared():
 # --- batches
 
 
-def batched(concurrency, one_s, power, *, is_batching=True, most=8):
-    size = min(concurrency, most) if is_batching else 1
+def batched(concurrency, one_s, power, *, is_batching=True, most=8, instances=1, items=1):
+    held = min(concurrency, instances)
+    size = items * (min(concurrency // held, most) if is_batching else 1)
     service_s = one_s * size**power
-    throughput = size / service_s
-    setup = StepSetup(max_batch=most, is_batching=is_batching)
+    throughput = held * size / service_s
+    setup = StepSetup(instances=instances, max_batch=most, is_batching=is_batching)
     step = Step("slow", 1.0, service_s, service_s, 0.0, float(size), setup)
     host = HostUse(2, 0.1, 0.05, {"slow": CoreUse(0.02, 0.0)})
-    return Observation(concurrency, 1, throughput, concurrency / throughput, (step,), None, 0.1, 0.0001, host)
+    latency_s = concurrency * items / throughput
+    return Observation(concurrency, items, throughput, latency_s, (step,), None, 0.1, 0.0001, host)
 
 
 @pytest.mark.sampled
@@ -167,3 +169,52 @@ def test_batches_that_cost_no_more_than_their_parts_are_kept(power):
     found = conclude([batched(load, 0.01, power) for load in (1, 4, 8)], replace(HERE, max_batch=8))
     assert found.verdict.kind == COMPUTE
     assert not any(row.change.after == "off" for row in found.suggestions)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", DRAWS)
+@pytest.mark.parametrize("loads", [(8,), (1, 8)])
+def test_slow_batches_are_switched_off_before_instances_are_added(seed, loads):
+    """Without a lighter load, or where that was slowed down too, so that the batches look almost as cheap."""
+    draw = random.Random(seed)
+    one_s, power = draw.uniform(0.002, 0.1), draw.uniform(1.1, 1.3 if len(loads) > 1 else 2.0)
+    slower = {1: draw.uniform(1.0, 1.4)}
+    sweep = [noisy(batched(load, one_s * slower.get(load, 1.0), power), draw) for load in loads]
+    extra = [noisy(batched(1, one_s, power, items=size), draw) for size in probe_batches(sweep, 8)]
+    case = Investigation(sweep, replace(HERE, max_batch=8), extra)
+    suggestion = case.next()
+    assert suggestion is not None
+    assert (suggestion.change.kind, suggestion.change.after) == (DYNAMIC_BATCHING, "off")
+    single = noisy(batched(8, one_s, power, is_batching=False), draw)
+    if case.learn(suggestion, single).is_kept:
+        is_dear = 8 ** (power - 1) > 1.3
+        assert case.slow_batches is not None or not is_dear
+    following = case.next()
+    assert following is not None
+    assert following.change.kind == INSTANCES
+
+
+def test_batches_that_were_not_slow_stay_on_while_instances_are_added():
+    case = Investigation([batched(load, 0.02, 1.0) for load in (1, 8)], replace(HERE, max_batch=8))
+    suggestion = case.next()
+    assert suggestion is not None
+    assert suggestion.change.after == "off"
+    assert not case.learn(suggestion, batched(8, 0.02, 1.0, is_batching=False)).is_kept
+    assert case.slow_batches is None
+    following = case.next()
+    assert following is not None
+    assert following.change.kind == INSTANCES
+    assert case.learn(following, batched(8, 0.02, 1.0, instances=8)).is_kept
+
+
+def test_batches_that_pay_are_not_switched_off():
+    case = Investigation([batched(load, 0.02, 0.5) for load in (1, 8)], replace(HERE, max_batch=8))
+    suggestion = case.next()
+    assert suggestion is not None
+    assert suggestion.change.kind == INSTANCES
+
+
+def test_a_single_request_is_probed_only_if_all_were_batched():
+    assert probe_batches([batched(load, 0.02, 1.5) for load in (4, 8)], 8) == (1,)
+    assert probe_batches([batched(load, 0.02, 1.5) for load in (1, 8)], 8) == ()
+    assert probe_batches([batched(8, 0.02, 1.5, is_batching=False)], 8) == (8,)
