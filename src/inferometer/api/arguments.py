@@ -1,7 +1,7 @@
 """Arguments of the Python functions, derived from the table of options.
 
-An argument is named after its option's field. Those of a part are at the same level: `data`, `input`, `tls_ca`.
-Texts are parsed like words of a command line, and all values are checked like them.
+An argument is named after its option's field. Options of a nested part become arguments of the same level: `data`,
+`input`, `tls_ca`. Texts are parsed like words of a command line, and all values pass the same checks.
 """
 
 import inspect
@@ -254,7 +254,7 @@ def read(name: str, value: Any) -> Any:
 
 
 def items(name: str, given: Any) -> tuple[Any, ...]:
-    """Return one text or path, or several, as a tuple."""
+    """Return a text or path, or a list of them, as a tuple."""
     is_row = isinstance(given, Iterable) and not isinstance(given, str | Path)
     found = tuple(given) if is_row else (given,)
     if not all(isinstance(row, str | Path) for row in found):
@@ -310,7 +310,7 @@ def _bind(function: Callable[..., Any], signature: inspect.Signature, args: Any,
 
 
 def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Give a function that takes `**given` the arguments of a command, without the `hidden` ones.
+    """Replace the `**given` of a function by the arguments of a command, except the `hidden` ones.
 
     Other arguments raise UsageError.
     """
@@ -356,7 +356,7 @@ def _documented(rows: Iterable[Argument]) -> str:
 
 
 def _check_watcher(watcher: object) -> None:
-    """Raise for a watcher that has none of the methods; any one is enough."""
+    """Raise UsageError for a watcher without any of the methods; one is enough."""
     if watcher is not None and not any(hasattr(watcher, name) for name in WATCHER_METHODS):
         raise UsageError(
             f"watcher has none of the expected methods: {watcher!r}",
@@ -373,7 +373,7 @@ def _spelled(name: Name) -> str:
 
 
 def _literal(value: str) -> str:
-    """Return a value as it is written in Python; `FILE` and the like stay as they are."""
+    """Return a value as it is written in Python; placeholders such as `FILE` are left unchanged."""
     is_plain = value.isupper() or value in ("True", "False") or value.replace(".", "", 1).isdigit()
     return value if is_plain else repr(value)
 

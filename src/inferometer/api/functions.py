@@ -559,7 +559,7 @@ def _twin_loads(twin: "Twin", given: dict[str, Any], settings: str | Sequence[st
 
 
 def _numbers(name: str, given: Any) -> tuple[float, ...]:
-    """Return one number or several, all above 0, as a tuple."""
+    """Return a number or several numbers as a tuple; all must be above 0."""
     found = tuple(given) if isinstance(given, list | tuple) else (given,)
     for value in found:
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
@@ -579,7 +579,7 @@ def _numbers(name: str, given: Any) -> tuple[float, ...]:
 def inspect(
     path: str | Path, *, tokenizer: str | Path | None = None, prompt_column: str | None = None
 ) -> "Inspection":
-    """Summarize a trace or a prompt file: rate over time, lengths, share that a prefix cache could serve."""
+    """Summarize a trace or a prompt file: rate over time, lengths, and the share that a prefix cache could serve."""
     from inferometer.stats.inspection import inspect_file
 
     expect("path", path, str, Path)

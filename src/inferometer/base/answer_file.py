@@ -144,7 +144,7 @@ def _kind(document: Any) -> str:
 
 
 def validated(kind: type[T], document: Any, complaint: str, remedy: str) -> T:
-    """Build a `kind` from the output of `plain`, or raise the complaint with the first invalid field."""
+    """Build a `kind` from the output of `plain`; an error adds the first invalid field to the complaint."""
     from pydantic import ValidationError
 
     try:
@@ -157,7 +157,7 @@ def validated(kind: type[T], document: Any, complaint: str, remedy: str) -> T:
 
 @cache
 def _adapter(kind: type[Any]) -> Any:
-    """Cached because building an adapter takes much longer than validating a document."""
+    """Return the validator of a type, cached because building one takes much longer than using it."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -1,4 +1,4 @@
-"""Deadlines of calls: one deadline covers a whole exchange, and moves up if the surrounding work has to end.
+"""Deadlines of calls: one deadline covers a whole exchange, and is brought forward if the surrounding work has to end.
 
     deadline = Deadline.after(20)          # when the call begins
     sock.settimeout(deadline.wait_s())     # before each wait: a slice of the time left; DeadlineError if none is left
@@ -68,7 +68,7 @@ _AROUND: ContextVar[_Around] = ContextVar("around", default=_NOTHING)
 
 @contextmanager
 def ending(*ends: End, last_s: float | None = None) -> Iterator[None]:
-    """Make deadlines created in this context expire `last_s` after any of these or the surrounding ends.
+    """Make deadlines created in this context expire `last_s` after the first of these ends and the surrounding ones.
 
     Use it around plain calls, never around a `yield`: a generator runs in the context of its caller.
     """
@@ -127,7 +127,7 @@ class Deadline:
         return (nearest_ns - now_ns) / NS_PER_S
 
     def wait_s(self, most_s: float = SLICE_S) -> float:
-        """Return the length of the next wait, after which to ask again."""
+        """Return how long to wait before checking the deadline again."""
         return min(self.left_s(), most_s)
 
     def has_passed(self) -> bool:

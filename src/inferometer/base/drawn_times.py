@@ -40,7 +40,7 @@ class DrawnTime(NamedTuple):
 
 
 def _uniform(seed: int, task: int, node: int) -> float:
-    """Return a pseudo-random number above 0 and below 1, a hash of the three (SplitMix64)."""
+    """Return a pseudo-random number above 0 and below 1, computed from the three arguments (SplitMix64)."""
     state = (seed * 0x9E3779B97F4A7C15 + task * 0xBF58476D1CE4E5B9 + node + 1) & _BITS
     for _ in range(2):
         state = (state + 0x9E3779B97F4A7C15) & _BITS
@@ -54,7 +54,7 @@ NO_TIME = DrawnTime()
 
 
 class ThinkTime(NamedTuple):
-    """Think times of users, which pause between an answer and their next request. The same seed gives the same."""
+    """Think times of users, who pause between an answer and their next request. The same seed gives the same times."""
 
     time: DrawnTime
     seed: int = 0

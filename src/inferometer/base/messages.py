@@ -12,7 +12,7 @@ LONGEST = 4000  # characters of a message
 
 
 class MessageLog:
-    """Writes lines to stderr while it is shown."""
+    """Log that writes lines to stderr while it is enabled."""
 
     def __init__(self) -> None:
         self.is_shown = False

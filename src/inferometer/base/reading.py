@@ -61,7 +61,7 @@ class UserFile:
         self._has_announced = False
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes; none at the end."""
+        """Read up to `size` bytes; return empty bytes at the end."""
         # One byte beyond the limit distinguishes a file that ends there from a longer one.
         found = self._next(min(size, self._left + 1))
         self._left -= len(found)
@@ -173,7 +173,7 @@ def read_text(path: str | Path, limit: int, what: str, *, remedy: str = "") -> s
 
 
 def check_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> None:
-    """Reject a file that a library, which opens it by name, could not open, would wait for, or would never finish."""
+    """Reject a file that a library could not open by its name, would wait for, or would never finish reading."""
     with opened(path, limit, what, remedy=remedy) as file:
         file.check_regular()
 

@@ -71,7 +71,8 @@ class GivenSecrets:
         self.bodies: frozenset[str] = frozenset()  # the values that are request bodies
 
     def add(self, values: Iterable[str], bodies: Iterable[str] = ()) -> None:
-        """Mask these values from now on, verbatim and as JSON strings; short ones would mask ordinary words."""
+        """Mask these values from now on, verbatim and as JSON strings, except short ones, which occur in ordinary
+        words."""
         own = _spellings(bodies)
         self.bodies |= own
         known = {*self.values, *_spellings(values), *own}

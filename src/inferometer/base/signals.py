@@ -94,7 +94,7 @@ def drop_output() -> int:
 def _shortage(error: OSError | MemoryError) -> LocalError:
     """Return the error for a lack of memory, files, or disk space for the screen or a temporary file.
 
-    Raise any other error again: the reader of our output has gone, or it is a bug.
+    Re-raise any other error: the reader of our output has gone, or it is a bug.
     """
     found = maybe_shortage(error)
     if found is not None:

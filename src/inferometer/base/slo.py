@@ -1,12 +1,12 @@
 """SLOs of a load, such as `p99<50ms, errors<0.1%, throughput>100`, or for text `ttft<200ms, tpot<20ms`.
 
 Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `ttfc`, `tpot` and `gap`
-without a percentile), a share or a rate. `wrong` is the share of wrong answers among those that were checked.
-`ttft` is the time to the first token, `ttfo` the time to the first token of the answer itself if the model reasons
-first; an answer without such a token violates any limit on them. `ttfc` is the time to the first tool call, of answers
-that have one. `tpot` is the mean time between the tokens of an answer, `gap` every single one of these times. `itl` and
-`tbt` are aliases of `tpot`, `e2e` is an alias of `latency`, `ttfa` of `ttfo`. `task` is the time of a whole task, in
-classes of a scenario that have tasks. The time limits also apply to each single request, whatever their percentile
+without a percentile), a share or a rate. `wrong` is the share of wrong answers among those that were checked. `ttft`
+is the time to the first token, `ttfo` the time to the first token of the answer itself if the model reasons first; an
+answer without such a token violates any limit on them. `ttfc` is the time to the first tool call, of answers that
+have one. `tpot` is the mean time between the tokens of an answer; `gap` is each of these times individually. `itl`
+and `tbt` are aliases of `tpot`, `e2e` is an alias of `latency`, `ttfa` of `ttfo`. `task` is the time of a whole task,
+in classes of a scenario that have tasks. The time limits also apply to each single request, whatever their percentile
 (`gap` to its longest gap): requests that meet all of them are the goodput, and `goodput>95%` limits their share.
 """
 
@@ -200,7 +200,8 @@ def _term(part: str, whole: str) -> Term:
 
 
 def _meant(part: str) -> str:
-    """Suggest a term for words without a sign, such as `p99=50ms`, `p99 50ms`, `50ms p99` or `50ms`; or nothing."""
+    """Suggest a term for words without `<` or `>`, such as `p99=50ms`, `p99 50ms` or `50ms`; empty if there is
+    none."""
     limit = r"(?P<limit>\d[\d.]*\s*[a-zµ%/]*)"
     for pattern in (
         rf"(?P<name>[a-z][\w .]*?)\s*(?:[=:]+|\s(?:in|is|of)?)\s*{limit}",

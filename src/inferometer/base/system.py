@@ -1,7 +1,7 @@
 """Calls that not every operating system has, each with its substitute.
 
-The client runs on Linux and macOS. Linux calls are looked up by name when they are used, so that every system without
-them takes the other branch.
+The client runs on Linux and macOS. Linux calls are looked up by name when they are used, so that systems without them
+use the substitutes.
 """
 
 import contextlib

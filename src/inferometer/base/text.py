@@ -1,4 +1,4 @@
-"""Text from others made safe to print, and JSON made safe to use."""
+"""Makes foreign text safe to print, and foreign JSON safe to use."""
 
 import math
 import re

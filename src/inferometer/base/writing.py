@@ -175,7 +175,8 @@ _PROGRAMS = (".py", ".js", ".ts", ".lua", ".sh", ".go", ".java", ".jmx")
 
 
 def writable(*paths: str | Path | None) -> None:
-    """Reject report files that could not be written later, without changing the disk. None paths are skipped."""
+    """Reject report files that could not be written later, without changing the disk. Paths that are None are
+    skipped."""
     for path in [Path(path) for path in paths if path is not None]:
         try:
             _try_to_write(path)

@@ -1,4 +1,4 @@
-"""YAML from others, read in bounded time and memory.
+"""Reads foreign YAML in bounded time and memory.
 
 Two things in YAML grow without bound. A reference repeats everything it refers to, so a few lines can represent
 billions of values, and merging (`<<`) expands them while the document is built. Numbers in base 60 take quadratic time.

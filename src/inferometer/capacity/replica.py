@@ -10,16 +10,16 @@ The number of places is the concurrency that reaches the highest measured throug
 its latency did at the lightest load.
 
 If the model's configuration lists instances, and the throughput matches that number of instances, each instance is a
-place. The difference between the latency of a single request and the busy time of an instance does not queue: it is the
-way to the server and back.
+place. The difference between the latency of a single request and the busy time of an instance does not queue: it is
+the time of the network.
 
 If rates were measured, the number of requests inside is unknown: the lightest rate gives the time of a request, the
 heaviest the throughput. The number of places is then that of the configured instances, or one if none are configured,
 which is the slowest way to reach that throughput; the rest of the time does not queue.
 
-If a throughput has a confidence interval, its less favourable end is used. The same replica at either end of all
-intervals, of the error rates and of the distribution of latencies too, says how many more or fewer replicas the data
-leave open.
+If a throughput has a confidence interval, its less favourable end is used. A replica derived from the best or the
+worst ends of all intervals, including those of the error rates and of the latency distribution, shows how many more
+or fewer replicas the data allow.
 """
 
 import math
@@ -103,7 +103,7 @@ class Replica:
         return max((row.failed_share for row in self.loads[: above + 1]), default=0.0)
 
     def failed_inside(self, inside: NDArray[np.int64]) -> float:
-        """Return the expected error rate for requests that find this many in the replica, themselves included.
+        """Return the expected error rate of requests that share the replica with others, `inside` in all.
 
         Each counts with the error rate of the next higher measured concurrency, and with no less than that of any lower
         one.

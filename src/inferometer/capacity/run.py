@@ -149,7 +149,7 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
 def _without_number(
     empty: PlannedOption, option: SavedOption, request: CapacityRequest, reason: str
 ) -> PlannedOption:
-    """Return an option for which no number of replicas is planned, and what the intervals leave open."""
+    """Return an option without a planned number of replicas, with the range that the intervals leave open."""
     stretches = request.traffic.stretches
     place = max(range(len(stretches)), key=lambda at: stretches[at].rate)
     doubt = "" if _is_text(option, request) else maybe_doubt(option.result, request.promise)
@@ -345,7 +345,8 @@ def _figures(simulator: Simulator, place: int, count: int, promise: Slo) -> Flee
 
 
 def _basis(replica: AnyReplica, rate: float, inside: int) -> tuple[Basis, str]:
-    """Return the basis of a simulation in which 99 % of the requests see at most `inside` in their replica."""
+    """Return the basis of a simulation in which 99 % of the requests find at most `inside` requests in their
+    replica."""
     if isinstance(replica, TextReplica) and replica.beyond:
         return "extrapolated", replica.beyond
     if replica.mode == "concurrency":
@@ -397,7 +398,7 @@ def _failed_basis(replica: AnyReplica, rate: float) -> tuple[Basis, str]:
 
 
 def _over_time_basis(traffic: ExpectedTraffic, basis: Basis) -> Basis:
-    """If not every rate was simulated, the numbers are interpolated at best."""
+    """Return the weakest basis of the numbers: interpolated, if not every rate was simulated."""
     is_whole = traffic.times_s is not None or len(traffic.stretches) <= MOST_SIMULATED
     return basis if is_whole or basis == "extrapolated" else "interpolated"
 

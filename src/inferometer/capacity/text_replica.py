@@ -67,7 +67,7 @@ class TextReplica:
 
     @property
     def settling(self) -> int:
-        """Requests per replica before a stretch."""
+        """Number of requests simulated per replica before a stretch, so that it does not start with empty queues."""
         return _SETTLING * self.places
 
     @property
@@ -249,7 +249,7 @@ def with_reuse(replica: TextReplica, traffic: ExpectedTraffic) -> TextReplica:
 
 
 def _at_end(fitted: FittedText, end: End) -> TextEngine:
-    """Return the engine with all step times longer by one standard deviation of the fit; at its best, shorter."""
+    """Return the engine with step times longer by one standard deviation of the fit; for the end "best", shorter."""
     engine = fitted.engine
     running = float(engine.slots or 16)
     step_s = engine.step_s(round(running), 0.0, running)

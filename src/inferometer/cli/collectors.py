@@ -45,7 +45,7 @@ class CollectorPost:
 
 
 def _setting(signal: str, name: str) -> str | None:
-    """Return a variable for this signal, or else the one for all signals."""
+    """Return the environment variable for this signal, otherwise the one for all signals."""
     return (
         os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}_{name}")
         or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}")

@@ -1,4 +1,4 @@
-"""The command `inferometer`: picks the subcommand and turns errors into sentences."""
+"""The command `inferometer`: picks the subcommand and turns errors into messages."""
 
 import shlex
 import sys
@@ -148,7 +148,8 @@ def _run(words: list[str]) -> int:
 
 
 def _as_ours(ours: str, words: list[str]) -> str:
-    """Return the remedy with our command for another tool's: the whole line, or what to change in it as well."""
+    """Return the remedy for another tool's command: our whole command line, or our command and the option to
+    change."""
     name, *first = ours.split()
     words = (
         words[1:] if words[:1] in (["serve"], ["run"]) else words

@@ -87,7 +87,7 @@ def _measured(server: "FoundServer", duration_s: float, servers: int) -> int:
 
 
 def _lines(result: "Result", duration_s: float, servers: int) -> list[str]:
-    """Return the sentence, and the curve as one bar per level."""
+    """Return the summary of a sweep: a sentence, and the curve as one bar per level."""
     from inferometer.report.format import bar
     from inferometer.report.saved import document
     from inferometer.report.sentences import level_sentence

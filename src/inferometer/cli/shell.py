@@ -27,7 +27,7 @@ def redirected(words: Sequence[str]) -> str:
 
 
 def _without_sign(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return such options with their values, if these contain no comparison."""
+    """Return the options of conditions whose values contain no comparison, with these values."""
     pairs = list(pairwise(words))
     pairs += [(name, value) for name, equals, value in (word.partition("=") for word in words) if equals]
     return [(name, value) for name, value in pairs if name in _LIMITED and not set(value) & set("<>")]

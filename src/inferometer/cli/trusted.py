@@ -29,7 +29,7 @@ _HASHED = 16 * MIB  # larger files are identified by size and time
 
 @frozen
 class FoundFile:
-    """An options file, read once, so that the judged text is the used text."""
+    """An options file, read once, so that the text that is checked is the text that is used."""
 
     path: Path  # as found
     text: bytes

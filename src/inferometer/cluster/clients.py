@@ -317,7 +317,7 @@ class Clients:
             self._share_out(plan, member, others)
 
     def _share_out(self, plan: Open, lost: Member, others: list[Member]) -> None:
-        """Give the rest of its share to the others; requests due in the meantime are missing."""
+        """Give the rest of a lost client's share to the others; requests due in the meantime are missing."""
         workers = [member for member in others for _ in range(member.workers)]
         from_number = 0
         if not isinstance(plan.schedule, Renewal):  # whose times are known only to the workers that draw them
@@ -406,7 +406,7 @@ class Clients:
 
 
 class _Call:
-    """A call to the load, during which the thread for signs of life pauses."""
+    """A call to the load, during which the keep-alive thread pauses."""
 
     __slots__ = ("_clients",)
 

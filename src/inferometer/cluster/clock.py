@@ -6,8 +6,9 @@ but steadily: its difference from ours is a line over time. Every line that pass
 is possible. The middle one is used as the clock, and half their distance is the uncertainty: a strict bound, as long
 as the clock runs steadily. The fastest exchanges narrow it; the further apart they are, the better the drift is known.
 
-A client's times are converted to ours by a piecewise linear function that only grows at its end: past conversions do
-not change, so that a client's moment always maps to the same moment of ours, in records and exported requests alike.
+A client's times are converted to ours by a piecewise linear function, which is only ever extended at its end: past
+conversions do not change, so that a client's moment always maps to the same moment of ours, in records and exported
+requests alike.
 """
 
 from collections.abc import Mapping, Sequence

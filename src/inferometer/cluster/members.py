@@ -86,7 +86,7 @@ class Member:
             self.spool_problem = error.strerror or str(error)
 
     def all_totals(self) -> Totals:
-        """Return the known totals of everything it did."""
+        """Return the totals of the client's requests, as far as they are known."""
         if self.totals is not None:
             return self.totals
         report = self.report

@@ -422,7 +422,7 @@ def _excess(
     name: Literal["server_cores", "waiting", "client_waiting"],
     turns: Sequence[Sequence[HostUse]],
 ) -> Estimate | None:
-    """Return the cores beyond those of the same requests alone, when other programs also cause waits.
+    """Return the additional cores in use or waited for, compared with the same requests of each model alone.
 
     The interval follows from the spread over the turns; without turns, it is the value itself.
     """

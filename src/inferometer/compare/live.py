@@ -62,7 +62,7 @@ class ModelAtServer:
 def variants_of(models: Sequence[str], urls: Sequence[str]) -> tuple[ModelAtServer, ...]:
     """Return the variants: several models on one server, one model on several servers, or MODEL@URL for each.
 
-    Without a model, the only one of each server is used, or its page."""
+    Without a model name, the only model of each server is used, or the page at its address."""
     if len(models) > 1 and len(urls) > 1:
         raise UsageError(
             f"{len(models)} models and {len(urls)} addresses are ambiguous",

@@ -65,7 +65,7 @@ def _without_batch(tensor: Tensor) -> Tensor:
 
 
 def as_inputs_of(setup: Setup, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Convert inputs to those of another variant: its shapes and float types."""
+    """Convert inputs to the shapes and float types of another variant."""
     own = inputs(setup, len(steps))
     if len(own) < len(steps):
         raise NotComparableError(f"'{setup.model.name}' has {len(own)} different requests, not {len(steps)}")
@@ -187,7 +187,7 @@ def _with_errors(found: OutputSimilarity, a: Numbers, b: Numbers, *, is_float: b
 
 
 def _finite(value: float) -> float | None:
-    """Return None for an infinite value: the difference of two finite doubles can overflow."""
+    """Return the value, or None if it is infinite: the difference of two finite doubles can overflow."""
     return value if math.isfinite(value) else None
 
 

@@ -109,7 +109,7 @@ class RegressionCheck(Answer):
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether it is worse than usual and one more run would be conclusive."""
+        """Whether the new run is worse than usual and one more run would be conclusive."""
         return self.outcome == UNDECIDED and any(row.found.endswith(AGAIN) for row in self.judgements)
 
 

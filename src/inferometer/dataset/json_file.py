@@ -11,8 +11,8 @@ Optional `validation_data`, of the same form and lengths, contains the expected 
 step does not name are not compared. With a fixed schedule each step also has a send time: `"timestamp": [250]`,
 in milliseconds after the start.
 
-Tensors are built while the file is read, so that memory holds little else. Every error keeps the
-phrase of contract 5.11, followed by the position: file, stream, step, tensor, expected, found.
+Tensors are built while the file is read, so that memory holds little else. Every error begins with the classic tool's
+phrase, followed by the position: file, stream, step, tensor, expected, found.
 """
 
 import binascii

@@ -34,8 +34,8 @@ _FORMATS = "give JSON lines with a timestamp, or a CSV file whose first line is 
 
 @frozen
 class TraceLine:
-    """One line of a trace: `time_ns` counts from the first request. The description of its prompt applies if it has no
-    other data."""
+    """One line of a trace: `time_ns` counts from the first request. The description of its prompt applies only if it
+    has no other data."""
 
     time_ns: int
     line: int

@@ -65,7 +65,7 @@ def data_shape(
 def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place: str = "") -> UsageError:
     """Return the error for a missing variable shape, with a working example.
 
-    `elements` is the size of the data, if any; without data, a file would provide both.
+    `elements` is the size of the data, if any; without data, the example is a file, which would provide both.
     """
     example = shlex.quote(f"{spec.name}:{','.join(map(str, _example(spec.shape, elements)))}")
     file = shlex.quote(f"{spec.name}=@FILE")

@@ -55,7 +55,7 @@ class RecordedCall(NamedTuple):
 
 
 class RecordedTask(NamedTuple):
-    """A recorded task; calls come after those that they wait for."""
+    """A recorded task; each call comes after those that it waits for."""
 
     name: str
     calls: tuple[RecordedCall, ...]
@@ -313,8 +313,8 @@ def _agent_trace(path: str, number: int, row: Mapping[str, Any]) -> RecordedTask
 def _add_agent(
     place: str, requests: Sequence[Any], calls: list[RecordedCall], after: tuple[int, ...], kind: str
 ) -> tuple[int, ...]:
-    """Add the calls of an agent, which begin after these, and return the last ones. Subagents that follow each other
-    run in parallel, and the agent waits for all of them."""
+    """Add the calls of an agent, which begin after the given ones, and return the last of them. Subagents that follow
+    each other run in parallel, and the agent waits for all of them."""
     last = after
     waiting: tuple[int, ...] = ()
     before: Mapping[str, Any] | None = None

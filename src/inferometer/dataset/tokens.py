@@ -180,7 +180,7 @@ def _apart(encoder: "Encoder", words: Sequence[str]) -> list[str]:
 
 
 def _merging(encoder: "Encoder", words: list[str]) -> set[str]:
-    """Return words to remove so that texts of the others have one token per word; empty if they already do.
+    """Return words to remove so that texts of the remaining words have one token per word; empty if they already do.
 
     The first word of a text may have a different token, with a blank that the tokenizer inserts before it: then it
     may also merge differently.

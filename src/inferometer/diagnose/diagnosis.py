@@ -85,7 +85,8 @@ class StepFigures:
 
 @frozen
 class Change:
-    """A change to make. `settings` replaces parts of the model's configuration; empty if the change is not in it."""
+    """A change to make. `settings` replaces parts of the model's configuration; it is empty if the change is
+    elsewhere."""
 
     kind: str  # instances, dynamic batching, transport, client batch, server threads, concurrency
     model: str  # the model to change; the top model for changes to the client

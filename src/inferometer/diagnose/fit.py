@@ -189,7 +189,7 @@ def _threads(name: str, rows: Sequence[Observation]) -> float:
 
 
 def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Step, float]]:
-    """Return a step in all rows with its calls, lightest load first."""
+    """Return each row that has the step, with the step and its calls per request; the lightest load first."""
     return [
         (row, step, calls)
         for row in sorted(rows, key=_load)
@@ -425,7 +425,8 @@ def _separates(row: Measured, otherwise: tuple[Pipeline, Pipeline]) -> bool:
 
 
 def _misfit(rows: Sequence[Measured], changed: Callable[[Pipeline], Pipeline]) -> tuple[float, float]:
-    """Return how poorly changed pipelines explain the rows after a common speed is removed, and its logarithm."""
+    """Return how poorly changed pipelines explain the rows apart from a common speed, and the logarithm of that
+    speed."""
     errors = [
         math.log(predict(changed(row.pipeline), row.concurrency).throughput / row.throughput) for row in rows
     ]

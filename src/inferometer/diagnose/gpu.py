@@ -78,7 +78,7 @@ def instance_bytes(top: Observation) -> float | None:
 
 
 def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
-    """Return None if no step runs on a GPU, or if neither a GPU nor the work that feeds it is the limit."""
+    """Return the verdict if a GPU, or the work that feeds it, is the limit; None if neither is."""
     stations = {station.name: station for station in case.pipeline.walk()}
     # A step that only calls others has no execution time of its own.
     on_gpu = [row for row in case.table if row.device == GPU_DEVICE and stations[row.name].service_s(1)]

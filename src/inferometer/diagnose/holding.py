@@ -61,7 +61,7 @@ def service_alone_s(rows: Sequence[Observation], name: str) -> float | None:
 
 
 def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
-    """Return None if instances do not slow each other down, or if the cores may be the reason.
+    """Return the evidence that instances slow each other down; None if there is none, or the cores may be the reason.
 
     Executions are compared with those of the lightest load: alone, or among the fewest others that were measured.
     """
@@ -84,7 +84,7 @@ def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
 
 
 def _maybe_less_crowded_s(rows: Sequence[Observation], step: Step, count: float) -> float | None:
-    """Return the execution time of equal batches among far fewer executions; None if there were always as many."""
+    """Return the execution time of batches of this size with far fewer concurrent executions; None if not observed."""
     alike = [
         (other.service_s, others)
         for _, other, others in _seen(rows, step.name)
@@ -121,7 +121,8 @@ def do_batches_pay(rows: Sequence[Observation], name: str) -> bool:
 
 
 def maybe_slow_batches(rows: Sequence[Observation], name: str) -> SlowBatches | None:
-    """Return None if batches cost no more than their parts, or if the cores may be the reason."""
+    """Return the evidence that batches cost more than their parts; None if there is none, or the cores may be the
+    reason."""
     sized = list(_sizes(rows, name))
     items = min((size for size, _, _ in sized), default=0.0)
     ones = [one_s for size, one_s, _ in sized if size <= items * 1.05]

@@ -214,8 +214,8 @@ def waits_inside(level: ServingLevel) -> bool:
 
 
 def _seen_at_once(levels: Sequence[ServingLevel], prefill_s: float | None) -> float | None:
-    """Return the concurrent token streams seen by the client (Little's law), if twice the load makes them neither more
-    nor slower although prompts leave the server time."""
+    """Return the number of concurrent token streams that the client saw (Little's law), if doubling the load made
+    them neither more nor slower although the server had time left beside the prompts."""
     if len(levels) < 2 or (levels[-1].server is not None and levels[-1].server.waiting_mean is not None):
         return None  # the server reports that none wait
     before, top = levels[-2:]
@@ -465,7 +465,7 @@ def _suggestions(found: _Evidence, verdict: str) -> Iterator[Suggestion]:
 
 
 def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
-    """Suggest twice as many; for slots, no more than fit into the KV cache."""
+    """Suggest twice as many requests in service; of slots, no more than the KV cache has room for."""
     before, after = round(at_once), 2 * round(at_once)
     if verdict == QUEUE and found.kv_is_full is False and found.fitting is not None:
         after = min(after, max(found.fitting, before))
@@ -493,7 +493,7 @@ def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
 
 
 def _shorter(found: _Evidence, what: str, tokens: float, cost_s: float) -> Suggestion:
-    """Suggest half as many tokens, which halves the time spent on them."""
+    """Suggest half as many prompt or output tokens, which halves the time spent on them."""
     expected = 1 / (1 / found.best - cost_s / 2)
     change = Change(what, found.model, quantity(tokens), quantity(tokens / 2))
     way = "or half of each from the prefix cache" if what == "prompt tokens" else "or two tokens per step"

@@ -64,7 +64,7 @@ def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -
 
 
 def _crowded(result: Result) -> Iterator[str]:
-    """Yield a note if other programs used the machine, with the maximum."""
+    """Yield a note if other programs used the machine, with their highest use."""
     rows = [level.host for level in result.levels if level.host is not None and level.host.is_crowded]
     if rows:
         host = max(rows, key=lambda row: row.others or 0.0)

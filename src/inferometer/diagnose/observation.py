@@ -90,7 +90,7 @@ class Observation:
 
     @property
     def client_cores(self) -> float:
-        """Cores that we use ourselves."""
+        """Cores used by this program."""
         return self.throughput / self.items * self.client_core_s
 
     @property

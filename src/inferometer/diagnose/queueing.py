@@ -45,7 +45,7 @@ def predict(pipeline: Pipeline, concurrency: int, *, is_in_step: bool = True) ->
 
 @lru_cache(maxsize=1024)
 def _predicted(pipeline: Pipeline, concurrency: int, is_in_step: bool) -> Prediction:
-    """Cached, because a fit, its suggestions and the next observation repeat predictions."""
+    """Predict with a cache, since a fit, its suggestions and the next observation repeat predictions."""
     # The means of one model hardly depend on which request gets which core.
     traffic = SimulatedTraffic(pipeline, concurrency, is_in_step=is_in_step)
     simulation = Simulation((traffic,), is_even=True)

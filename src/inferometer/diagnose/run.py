@@ -178,7 +178,7 @@ def _diagnosis(
 
 
 def _levels(span: Range | None) -> tuple[int, ...] | None:
-    """Return the requested range in doubling steps, or in its own; None lets the sweep find its end."""
+    """Return the requested range in doubling steps, or in its own steps; None lets the sweep find its end."""
     if span is None:
         return None
     start, end = int(span.start), int(span.end or span.start)

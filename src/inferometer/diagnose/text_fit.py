@@ -83,7 +83,7 @@ class TokenSlope:
     error: float
 
     def miss(self, engine: TextEngine) -> float:
-        """Return the deviation of an engine from it in standard errors."""
+        """Return the deviation of an engine from this growth in standard errors."""
         of_step = engine.context_s
         found = of_step + engine.prompt_s * (1 - engine.cached) if self.figure == TTFT else of_step
         return (found - self.value) / self.error

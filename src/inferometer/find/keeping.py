@@ -364,7 +364,8 @@ def _is_steady(runs: Sequence[LoadRun], term: Term | None) -> bool:
 
 
 def _is_overrun(run: LoadRun, counts: Counts, term: Term) -> bool:
-    """Return whether more is beyond than any steady queue explains, or a growing queue ended far beyond the limit."""
+    """Return whether more requests are beyond the limit than any steady queue explains, or a growing queue ended far
+    beyond it."""
     requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
     if len(counts.requests) < FEWEST_SECTIONS:
         return False

@@ -79,7 +79,7 @@ class Knowledge:
 
     @property
     def far_within(self) -> float:
-        """The highest load so far below every limit that few requests prove it; 0 if there is none."""
+        """The highest load that is so far below every limit that few requests prove it; 0 if there is none."""
         beyond = self.lowest_missed
         loads = [run.load for run in self.runs if run.load < beyond and is_far_within(self.slo, run)]
         return max(loads, default=0.0)
@@ -117,7 +117,8 @@ class Knowledge:
 
     @property
     def _unseen_drift(self) -> float:
-        """The largest overload, relative to the capacity, whose queue may go unnoticed at the highest load met."""
+        """The largest overload, relative to the capacity, whose queue may go unnoticed at the highest load that met
+        the SLO."""
         highest = self.highest_met
         runs = [run for run in self.runs if run.load == highest and run.is_open and len(run.latency_ns)]
         return min((RISE * run.latency_ns.min() / NS_PER_S / run.length_s for run in runs), default=0.0)

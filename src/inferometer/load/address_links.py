@@ -1,4 +1,4 @@
-"""One link for each of several addresses, in the form of one. The step of a request determines its address."""
+"""A link that combines one link for each of several addresses. The step of a request determines its address."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -11,7 +11,7 @@ from inferometer.services.traffic import Wiring
 
 
 class WorkerLink(Link, Protocol):
-    """What every link of a worker has."""
+    """The interface of every link of a worker."""
 
     wiring: Wiring
 

@@ -377,7 +377,7 @@ class LinkBase:
         return False
 
     def drop(self, step: int) -> None:
-        """Send requests of the step as before."""
+        """Send later requests of the step without trace context."""
 
     def said(self, slot: int) -> Sequence[str]:
         return ()

@@ -1,8 +1,8 @@
 """Arrival times of MLPerf's loadgen: the same seed and rate give the same queries at the same nanosecond.
 
 Loadgen draws exponential gaps with the C++ standard library of GNU: two 32-bit outputs of the Mersenne twister make a
-number below 1, lower half first, and each gap is truncated to nanoseconds. The first query is due at once. Queries are
-generated until one is due at the minimum duration or later, and there are enough of them.
+number below 1, lower half first, and each gap is truncated to nanoseconds. The first query is due at once. Queries
+are generated until there are enough of them and one is due at the minimum duration or later.
 """
 
 import numpy as np

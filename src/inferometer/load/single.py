@@ -284,7 +284,7 @@ def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
 
 
 def _maybe_ending(wiring: Wiring, message: Buffer) -> Ending | None:
-    """Return the ending that a stream's response announces; None if more responses may follow."""
+    """Return the end of a stream that its response announces; None if more responses may follow."""
     if not wiring.is_streaming:
         return None
     reply = read_stream_reply(message)

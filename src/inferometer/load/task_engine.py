@@ -57,7 +57,7 @@ class TaskMessages(Sequence[bytes]):
 
 
 class EndedTask(Protocol):
-    """What matters of a task that has ended."""
+    """Outcome of a task that has ended."""
 
     place: int
     is_heard: bool
@@ -186,7 +186,7 @@ class TaskEngine:
         self._places = [False] * len(self._places)
 
     def _drop_places(self, first: int) -> None:
-        """Cancel the pauses of places from this one on, which start no more tasks."""
+        """Cancel the pauses of this place and all after it, which start no more tasks."""
         waiting = {place for _, place in self._times.pauses if place >= first}
         self._times.drop_pauses(lambda place: place >= first)
         for place in waiting:

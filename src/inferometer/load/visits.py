@@ -187,7 +187,7 @@ class VisitMessages(Sequence[bytes]):
         return ""
 
     def judge_text(self, slot: int, step: int, reply: Reply) -> None:
-        """Do nothing: a visit checks its answers itself."""
+        """Return nothing: the code of a visit checks its answers."""
 
     def verdict(self, slot: int) -> AnswerVerdict:
         return NO_VERDICT

@@ -268,7 +268,7 @@ class _Worker:
                 self._engine.is_interrupted = True
 
     def _answer(self, asked_ns: int, with_running: bool) -> None:
-        """Answer a Sync in turn: data received before it has been read by now."""
+        """Answer a Sync in its turn, after all data received before it has been read."""
         self._ring.publish()
         self._controller.send(self._report(asked_ns, with_running))
 

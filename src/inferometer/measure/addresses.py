@@ -1,4 +1,4 @@
-"""Several addresses that share the load: which they are, and the requests for each."""
+"""Several addresses that share the load, and the requests for each of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

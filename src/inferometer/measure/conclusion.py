@@ -208,7 +208,7 @@ def conclude(raw: RawLevel) -> Level:
 
 
 def _without_client(classes: Sequence[ClassFigures]) -> tuple[ClassFigures, ...]:
-    """Leave open what a class seems to show about the server: the limit of the client is known only for all classes
+    """Replace a verdict on a class by an open one: whether the client was the limit is known only for all classes
     together."""
     return tuple(
         replace(

@@ -1,4 +1,4 @@
-"""What the load of a level costs the client, window by window."""
+"""Client-side cost of the load of a level, window by window."""
 
 from dataclasses import dataclass, field, replace
 

@@ -98,7 +98,7 @@ def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_n
 
 
 def _with_steps(level: LevelSettings, setup: Setup, setups: Sequence[Setup], first: int) -> LevelSettings:
-    """Count each step of visits or tasks by itself too. `first` is the number of its first step among all steps."""
+    """Also count each step of visits or tasks separately. `first` is the number of its first step among all steps."""
     visits, tasks = setup.traffic.visits, setup.traffic.tasks
     if visits is None and tasks is None:
         return level

@@ -1,4 +1,4 @@
-"""This machine during a level: how busy it is and because of which processes, and the state of a local server."""
+"""This machine during a level: its load, the processes that cause it, and the state of a local server."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ class ProcessTable:
         return family(pids)
 
     def allowed(self, pids: Iterable[int]) -> frozenset[int]:
-        """Return the numbers of the cores they may run on."""
+        """Return the numbers of the cores that these processes may run on."""
         found = frozenset[int]()
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -260,7 +260,7 @@ class HostWatch:
         )
 
     def _with_users(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
-        """Add the other processes that used it, and the server's share of the memory in use. In a container the
+        """Add the other processes that used the GPU, and the server's share of the memory in use. In a container the
         driver may report only unknown processes."""
         gpu = replace(gpu, strangers=self._power.strangers(gpu.uuid, self._theirs))
         held = last.host.gpus.get(gpu.uuid, Gpu()).held_bytes
@@ -410,7 +410,7 @@ def together(uses: Iterable[HostUse | None]) -> HostUse | None:
 
 
 def host_remarks(use: HostUse | None, found: Measurement) -> Iterator[Remark]:
-    """Remark if other programs kept the machine busy and the server runs on it, or this tool was short of CPU."""
+    """Remark if other programs kept the server's machine busy, or left this tool too little CPU time."""
     if use is None or use.crowded_s < MUCH * use.seconds:
         return
     is_short = use.ours.waiting > WAITING or client_limit(found) is not None

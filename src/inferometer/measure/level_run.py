@@ -98,7 +98,7 @@ class LevelRun:
         return count if count and planned is not None and planned - ended >= 2 * count else NEVER
 
     def _read_late(self, end_ns: int) -> None:
-        """Read the counters after the window's end. If the call is longer than a window, reuse an earlier reading
+        """Read the counters after the window's end. If a reading takes longer than a window, reuse an earlier one
         that was also made after this end: another would be no closer, and all windows are merged anyway."""
         is_merged = self._settings.is_whole or isinstance(self._settings.rule, Precision)
         counters = self._counters

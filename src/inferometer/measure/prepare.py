@@ -1,4 +1,4 @@
-"""Preparation of a run: ask the server, check the options and render requests; nothing is measured yet."""
+"""Preparation of a run: query the server, check the options and render the requests, without measuring."""
 
 import dataclasses
 import math
@@ -87,7 +87,7 @@ class Setup:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Information found by asking the server."""
+        """Information that the server gave about itself."""
         return tuple(self.result.server["findings"])
 
     @property
@@ -135,7 +135,7 @@ def prepare(
     habits: Habits | None = None,
     spread: Spread | None = None,
 ) -> Setup:
-    """Ask the server about the model and build the requests; nothing is measured yet.
+    """Query the server about the model and build the requests, without measuring.
 
     `host` overrides the in-process Triton that the options describe.
     """

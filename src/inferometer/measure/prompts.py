@@ -35,7 +35,7 @@ _DEFINED_BY_TRACE = ("data.prefix_tokens", "data.unique_prompts", "data.repeat_p
 
 @frozen
 class RunPrompts:
-    """The requests of a run, as long as they are only rendered."""
+    """The requests of a run before they are rendered."""
 
     asked: AskedPrompts
     steps: Sequence[Step]

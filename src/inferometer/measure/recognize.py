@@ -169,7 +169,7 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
 
 
 def _host_kind(endpoint: str) -> str:
-    """Return the kind that a server with this API of text looks like; empty if it has no other kind."""
+    """Return the kind of server whose address a text API resembles; empty if there is none."""
     from inferometer.services.apis import maybe_requested
 
     api = maybe_requested(endpoint)

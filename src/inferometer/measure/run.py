@@ -72,7 +72,7 @@ def run(
 
 
 def _is_answered(result: Result) -> bool:
-    """Return whether some request succeeded; if whole answers fail too, the failures are not about streams."""
+    """Return whether some request succeeded; if not, streaming is not the reason for the failures."""
     return any(level.measurement is not None and level.measurement.request_count for level in result.levels)
 
 
@@ -216,7 +216,7 @@ def _endpoints(setup: Setup) -> tuple[Endpoint, ...]:
 
 
 def _maybe_free_rule(setup: Setup) -> Precision | None:
-    """Return the rule for levels without a fixed duration, in a sweep without a time limit."""
+    """Return the stopping rule of levels without a fixed duration, in a sweep without a time limit."""
     rule = setup.level_settings.rule
     is_free = setup.options.sweep and "duration_s" not in setup.options.given
     return rule if is_free and isinstance(rule, Precision) else None

@@ -52,7 +52,7 @@ class Tried(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it shows the capacity of the server."""
+        """Whether the level shows the capacity of the server."""
         return self.is_answered and not self.is_client_limited
 
 

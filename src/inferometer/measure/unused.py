@@ -1,4 +1,4 @@
-"""Options that would have no effect: our commands reject them before any load, the classic script accepts them.
+"""Options that would have no effect: our commands reject them before any load, while the classic script accepts them.
 
 Each table row lists fields, the condition under which they have no effect, the reason and the remedy. Rows of
 `_WITH_OTHERS` look at the other options, rows of `_KINDS` at the kind of server; `check_use` looks at the model and its

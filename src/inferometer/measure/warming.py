@@ -45,7 +45,7 @@ class Warming:
 
 
 def warm_server(instrument: Instrument, plan: Plan, limit_ns: int, first_ns: int = 0) -> Warming:
-    """Apply the load until the server is warm, the time is up, or nothing is answered. The load goes on.
+    """Apply the load until the server is warm, the time is up, or nothing is answered; the load then continues.
 
     The first answer may take up to `first_ns`, if that is longer than the limit: without one, the necessary length of a
     measurement is unknown.

@@ -1,4 +1,4 @@
-"""Addresses that lead to the wrong server or port: what they are, and the command to type instead."""
+"""Addresses that lead to the wrong server or port: what listens there, and the command to type instead."""
 
 import shlex
 from dataclasses import replace
@@ -79,7 +79,7 @@ def _below(options: Options, kind: str, command: str) -> str:
 
 
 def _secured(options: Options, where: str, looks: ServerGuess) -> str:
-    """Return the address, with a scheme if TLS is used."""
+    """Return the address as text, with a scheme if TLS is used."""
     if not (options.grpc_tls or written_address(options).scheme in ("https", "grpcs")):
         return where
     return f"{'grpcs' if looks.protocol == 'grpc' else 'https'}://{where}"

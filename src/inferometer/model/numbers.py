@@ -124,7 +124,7 @@ def bf16_bytes(values: NDArray[np.float32]) -> bytes:
 
 
 def _require_types(values: Sequence[Any], accepted: tuple[type, ...], expected: str) -> None:
-    """Check the set of types first: lists of a million numbers are common, wrong ones are rare."""
+    """Check the set of types before single elements: lists of a million numbers are common, wrong types are rare."""
     wrong = {
         kind
         for kind in set(map(type, values))
@@ -186,7 +186,7 @@ def _overflows(value: float) -> bool:
 
 
 def _narrow(datatype: str, wide: NDArray[np.float64]) -> NDArray[Any]:
-    """Round once, to nearest with ties to even; too large becomes infinite."""
+    """Round once, to nearest with ties to even; a value that is too large becomes infinite."""
     with np.errstate(over="ignore"):
         if datatype == "BF16":
             return _round_to_bf16(wide).astype(np.float32)

@@ -64,7 +64,7 @@ def processor() -> str:
 
 
 def has_gpu_driver() -> bool:
-    """Whether a driver of NVIDIA is loaded."""
+    """Whether an NVIDIA driver is loaded."""
     return os.path.exists("/dev/nvidiactl")
 
 
@@ -151,7 +151,7 @@ class Nvml:
         )
 
     def _active(self, uuid: str, handle: object) -> frozenset[int] | None:
-        """Return the processes that used the GPU since the last reading; None if the driver does not say."""
+        """Return the processes that used the GPU since the last reading; None if the driver does not report them."""
         library, seen_us = self._library, self._seen_us.get(uuid, 0)
         try:
             rows = library.nvmlDeviceGetProcessUtilization(handle, seen_us)

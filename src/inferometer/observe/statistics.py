@@ -151,7 +151,8 @@ class Executions:
 
 
 def executions(before: Snapshot, after: Snapshot) -> dict[tuple[str, str], tuple[Executions, ...]]:
-    """Return the executions in between, smallest first; models that are new or were reloaded are left out."""
+    """Return the executions between two snapshots, smallest first; models that are new or were reloaded are left
+    out."""
     changes = {key: after[key] - before[key] for key in after.keys() & before.keys()}
     return {
         key: change.executions

@@ -1,8 +1,8 @@
 """Parsing of a command line into a `Request`.
 
 The classic tool parses like GNU getopt_long, and so do all our commands: values may start with a dash, short options
-can be joined, and any unambiguous prefix of a long option is accepted. `argparse` does not support the first, and our
-own options would make the classic tool's prefixes ambiguous; hence this parser.
+can be joined, and any unambiguous prefix of a long option is accepted. This module does not use `argparse`, which
+does not support the first; and our own options would make the classic tool's prefixes ambiguous.
 """
 
 import dataclasses
@@ -87,7 +87,7 @@ class Command(Generic[T]):
 
     @property
     def own(self) -> Groups:
-        """The options of this command alone."""
+        """The options that only this command has."""
         return () if self.options is None else rows(self.options, prefix=OWN)  # type: ignore[arg-type]
 
     @property
@@ -155,7 +155,7 @@ class Request(Generic[T]):
 
     @property
     def own(self) -> T:
-        """The options of the command alone, with their defaults."""
+        """The options that only this command has, with their defaults."""
         assert self.command.options is not None
         return self.command.options(**self._own_values)
 
@@ -253,7 +253,7 @@ class Request(Generic[T]):
         return None
 
     def _listed(self, name: str) -> tuple[str, ...]:
-        """Return the values of an option that may or may not be repeatable."""
+        """Return the values of an option as a tuple, whether or not it is repeatable."""
         row = self.command.by_name.get(name)
         value = None if row is None else self.values.get(row.field)
         return () if value is None else value if isinstance(value, tuple) else (value,)
@@ -401,7 +401,7 @@ def _without_equals(word: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Following:
-    """The words after an option. In our own commands the name of another option is never a value."""
+    """Reader of the words after an option. In our own commands the name of another option is never a value."""
 
     words: Iterator[str]
     known: Mapping[str, Option] | None

@@ -1,4 +1,4 @@
-"""Options of single commands, in addition to those of a measurement.
+"""Options of individual commands, in addition to those of a measurement.
 
 The Python API takes its defaults from here too.
 """
@@ -673,4 +673,4 @@ class TrustOptions:
 
 @frozen
 class CheckOptions:
-    """Options of `check`: none."""
+    """Options of `check`, which has none."""

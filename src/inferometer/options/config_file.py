@@ -253,7 +253,8 @@ def _last_line(node: yaml.Node) -> int:
 
 
 def hidden_by(fields: Iterable[str], alternatives: Collection[str]) -> set[str]:
-    """Return the fields that these override: themselves and, if one of them is an alternative, all alternatives."""
+    """Return the fields that the given fields override: themselves and, if one of them is an alternative, all
+    alternatives."""
     found = set(fields)
     return found if found.isdisjoint(alternatives) else found | set(alternatives)
 

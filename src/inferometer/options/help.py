@@ -36,7 +36,7 @@ def help_text(command: Command[Any], *, is_whole: bool, width: int = 0) -> str:
 
 
 def _main(command: Command[Any]) -> Groups:
-    """Return the main options as one group; if there are only a few options, all of them."""
+    """Return the main options as one group, or all options if there are only a few."""
     members = [row for _, group in command.groups for row in group]
     if len(members) > MANY:
         members = [row for row in members if row.is_main or row.field == "ask"]

@@ -1046,7 +1046,7 @@ class Options:
 
     @property
     def has_ids(self) -> bool | None:
-        """Whether requests carry ids, as asynchronous ones do; None if only those of sequences do, as by default."""
+        """Whether requests carry ids, as asynchronous ones do; None (the default) if only those of sequences do."""
         return True if self.asynchronous else False if self.synchronous else None
 
     @property

@@ -1,4 +1,4 @@
-"""Options of other tools: what they are called here."""
+"""Options of other tools, with their names here."""
 
 OTHER_TOOLS = {
     name: tuple(ours.split())

@@ -1,4 +1,4 @@
-"""The reach of options: what a value can do to this machine and to others.
+"""The reach of options: what a value can affect on this machine and on others.
 
 Every option has a reach. An options file that was found in the working directory, and not named by the user, may only
 set options that reach nothing; all others require the user's trust (`cli/trusted.py`).

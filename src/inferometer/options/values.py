@@ -99,7 +99,7 @@ _STEPPED = re.compile(r"(.+?)\s*(?::|\bstep\b|\bby\b)\s*([x*]?[0-9.kK]+[x*]?)")
 
 
 def plain_count(word: str) -> str:
-    """Turn `1k`, `1_000`, `1,000` and `1e3` into `1000`; return any other word unchanged."""
+    """Convert `1k`, `1_000`, `1,000` and `1e3` to `1000`; return any other word unchanged."""
     text = word.strip()
     if (match := _COUNT.fullmatch(text)) is not None:
         number = float(match[1]) * _THOUSANDS[match[2].lower()]

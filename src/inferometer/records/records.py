@@ -88,7 +88,7 @@ class Records:
 
     @property
     def requests(self) -> "Records":
-        """The records without the ends of tasks written in Python."""
+        """The records without the rows that end tasks written in Python."""
         is_end = self.status == status.TASK_END
         return self.where(~is_end) if is_end.any() else self
 

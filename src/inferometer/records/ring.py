@@ -89,7 +89,7 @@ class RingWriter:
 
 
 def map_ring(fd: int) -> memoryview:
-    """Map the ring's cells as 64-bit integers. Rows are populated now rather than page by page under load."""
+    """Map the ring's cells as 64-bit integers. Their memory is populated now rather than page by page under load."""
     memory = mmap.mmap(fd, 0)
     with contextlib.suppress(OSError):  # not supported before Linux 5.14
         memory.madvise(POPULATE, 0, STAMPS * 8)

@@ -55,7 +55,7 @@ class SpanMatcher:
                 self._failures[failure.due_ns, failure.step] = failure
 
     def take_dropped(self) -> int:
-        """Return how many requests did not become spans for want of room since the last call."""
+        """Return how many requests, since the last call, did not become spans because there was no room for them."""
         dropped, self._dropped = self._dropped, 0
         return dropped
 

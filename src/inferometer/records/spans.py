@@ -1,4 +1,4 @@
-"""Requests to be exported as spans: what a worker reports about each, and who receives it."""
+"""Requests to be exported as spans: the reports of a worker about each, and their receiver."""
 
 import random
 from array import array
@@ -45,7 +45,7 @@ class SpanRow(NamedTuple):
 
 
 class SampledRequest(NamedTuple):
-    """A sampled request, when it is sent."""
+    """A sampled request, reported when it is sent."""
 
     due_ns: int
     step: int
@@ -57,7 +57,7 @@ class SampledRequest(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Where a request failed, and its error text."""
+    """A failed request: when it was due, the step and the slot that identify it, and its error text."""
 
     due_ns: int
     step: int

@@ -1,4 +1,4 @@
-"""An answer as a table for spreadsheets: a row for each figure, step or trial. Times are in µs, shares from 0 to 1."""
+"""Table of an answer for spreadsheets: a row for each figure, step or trial. Times are in µs, shares from 0 to 1."""
 
 import csv
 import io
@@ -76,7 +76,7 @@ def _interference(found: Interference) -> Iterator[Row]:
 
 
 def _text(rows: Iterable[Row]) -> str:
-    """The text of the file; empty without rows."""
+    """Text of the CSV file; empty without rows."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, row in enumerate(rows):

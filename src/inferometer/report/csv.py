@@ -37,7 +37,7 @@ Row = tuple[tuple[str, object], ...]
 
 @frozen
 class Layout:
-    """The columns that the files of a run have."""
+    """Columns of the files of a run."""
 
     has_server: bool
     has_cache: bool

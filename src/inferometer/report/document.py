@@ -78,7 +78,7 @@ class Facts:
 
 @frozen
 class Message:
-    """Something to know, perhaps on several lines, and what to do about it."""
+    """A message of one or several lines, with the action that it calls for."""
 
     text: str
     advice: str = ""
@@ -160,7 +160,8 @@ class ChartLine:
 
 @frozen
 class Span:
-    """A named stretch of the x axis; `is_faded` if nothing in it counts, `is_interval` if it contains a value."""
+    """A named stretch of the x axis; `is_faded` if it is excluded from the figures, `is_interval` if it is the
+    interval of a value."""
 
     start: float
     end: float
@@ -234,7 +235,7 @@ class Bars:
 
     @property
     def legend(self) -> tuple[tuple[str, str, str], ...]:
-        """As for a chart: each name once, in the order of the bar with the most segments."""
+        """(name, colour, symbol) of each segment: each name once, in the order of the bar with the most segments."""
         fullest_first = sorted(self.rows, key=lambda row: -len(row.segments))
         return tuple({s.name: (s.name, s.colour, "") for row in fullest_first for s in row.segments}.values())
 

@@ -49,12 +49,12 @@ def level_value(mode: str, value: float) -> str:
 
 
 def classic_level(mode: str, value: float) -> str:
-    """A level as the classic tool writes it."""
+    """Format a level as the classic tool does."""
     return str(int(value)) if mode == "concurrency" else decimal(value)
 
 
 def has_schedule(effective: Effective) -> bool:
-    """Whether the load followed a schedule and ended with it."""
+    """Whether the load was a schedule with an end."""
     return effective.mode in ("fixed_schedule", "replay", "shape_load")
 
 

@@ -21,7 +21,7 @@ _PROBLEMS = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"
 
 @frozen
 class Case:
-    """One test case; it passed if it has no problem."""
+    """A test case, which passed if it has no problem."""
 
     group: str
     name: str
@@ -31,7 +31,7 @@ class Case:
 
 
 def junit(name: str, started_at: str, cases: Iterable[Case], said: str) -> str:
-    """The text of the file; `said` is for people who read it."""
+    """Text of the XML file; `said` is a summary for human readers."""
     rows = tuple(cases)
     suite = ET.Element("testsuite", name=name, tests=str(len(rows)))
     for attribute, problem in _PROBLEMS:

@@ -50,7 +50,7 @@ def _figure(figure: Figure) -> Markup:
 
 
 def _main_tables(found: Document) -> Iterator[Table]:
-    """The first table that is always open."""
+    """The first table that is not folded."""
     tables = (block for section in found.sections for block in section.blocks if isinstance(block, Table))
     yield from [table for table in tables if table.depth is Depth.MAIN][:1]
 

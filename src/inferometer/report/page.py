@@ -371,7 +371,8 @@ def _roomy(
 
 
 def _reach(value: float, limits: tuple[float, float] | None, axis: ChartAxis) -> tuple[float, ...]:
-    """The values that the axis must show. An interval down to nearly 0 would leave a log axis no room for the rest."""
+    """The values that the axis must show. An interval down to nearly 0 would leave no room for the rest on a log
+    axis."""
     if limits is None:
         return (value,)
     if axis.spread is Spread.LOG and limits[0] < value / FAR:

@@ -182,7 +182,7 @@ class PlainProgress(Progress):
 
 @dataclass(slots=True)
 class _Outlook:
-    """How much of a run is done, and how much is left."""
+    """Finished and remaining part of a run."""
 
     begun_ns: int
     levels: int | None = None

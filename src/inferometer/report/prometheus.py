@@ -40,7 +40,7 @@ class PrometheusPage:
         return f"http://{HOST}:{self._server.server_port}/metrics"
 
     def collect(self) -> "Iterable[Metric]":
-        """Called by prometheus-client."""
+        """Yield the metrics; prometheus-client calls this for each scrape."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}

@@ -18,7 +18,7 @@ def verdict_word(verdict: str) -> str:
 
 
 def judged_levels(result: Result) -> tuple[Judged, ...]:
-    """Levels that were held to an SLO, by load."""
+    """Levels that were checked against an SLO, by load."""
     rows = [(level, level.promise) for level in result.levels if level.promise is not None]
     return tuple(sorted(rows, key=lambda row: row[0].value))
 
@@ -47,7 +47,7 @@ def term_words(term: TermOutcome, rate_unit: str) -> str:
 
 
 def outcome_words(outcome: PromiseOutcome) -> str:
-    """`met`, or the terms that are not: `violated: p99`."""
+    """`met`, or the terms that are not met: `violated: p99`."""
     words = verdict_word(outcome.verdict)
     names = ", ".join(term.name for term in outcome.of(outcome.verdict))
     return words if outcome.verdict == "kept" or not names else f"{words}: {names}"

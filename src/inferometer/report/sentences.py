@@ -199,7 +199,7 @@ def start_words(start: StartFigures, rate_unit: str) -> str:
 
 
 def first_round_sentence(level: Level, first: StartFigures) -> str:
-    """Compare the answers from a staggered start of users with the later ones."""
+    """Compare the answers of the first round of staggered users with the later ones."""
     answers = f"{plural(first.request_count, 'answer')} in {duration(first.duration_ns)}"
     line = (
         f"{level_label(level.mode, level.value)}: users started one after another; their first round is excluded: "
@@ -239,7 +239,7 @@ def failure_sentence(level: Level, group: FailureGroup) -> str:
 
 
 def measurement_sentences(measurement: Measurement) -> Iterator[str]:
-    """Yield figures that the tables do not show."""
+    """Yield sentences with figures that the tables do not show."""
     if measurement.streaming is not None:
         yield _streaming(measurement.streaming)
     yield from token_sentences(measurement)

@@ -288,7 +288,7 @@ def _put(target: Any, key: str, value: Any) -> None:
 
 
 def own_attributes(span: LabeledSpan, subject: SpanSubject) -> dict[str, Any]:
-    """Return the attributes of the request itself, but for its latency."""
+    """Return the attributes of the request itself, except its latency."""
     row = span.row
     found = _usage(row) if subject.api else {}
     if row.status not in (outcome.OK, outcome.WITHDRAWN):

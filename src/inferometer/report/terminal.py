@@ -27,7 +27,7 @@ _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD:
 
 
 class _Prose(Text):
-    """Text in which a line never breaks between a number and its unit, unless the lines are too short for both."""
+    """Text whose lines never break between a number and its unit, unless a line is too short for both."""
 
     def wrap(self, console: Console, width: int, **how: Any) -> Lines:
         whole = self.copy()

@@ -147,7 +147,7 @@ def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int)
 
 
 def _agenda_plan(load: ClassLoad, agenda: Agenda, slot: _Slot) -> tuple[ClassPlan, float]:
-    """Return the part of the shape or trace in this phase."""
+    """Return the part of the shape or trace that lies in this phase."""
     schedule, length_ns = agenda.schedule, slot.length_ns
     if isinstance(schedule, Ramps) and slot.pace != 1:
         pieces = schedule.pieces

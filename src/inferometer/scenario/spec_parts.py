@@ -34,7 +34,8 @@ def located(where: str, said: str, remedy: str = "") -> PydanticCustomError:
 
 
 def all_located(found: Sequence[tuple[str, str] | tuple[str, str, str]]) -> PydanticCustomError:
-    """Return one error for several mistakes below the validated element: place, text and maybe a remedy of each."""
+    """Return one error for several mistakes below the validated element, each with its place, text and optional
+    remedy."""
     return PydanticCustomError(SEVERAL, "{count} mistakes", {"count": len(found), "found": list(found)})
 
 
@@ -52,7 +53,7 @@ def parsed_by(parse: Callable[[str], object]) -> AfterValidator:
 
 
 def raise_all(errors: Sequence[InferometerError], count: str = "mistakes") -> None:
-    """Raise one error for all of them, if there are any."""
+    """Raise one error for all mistakes, if there are any."""
     if not errors:
         return
     if len(errors) == 1:

@@ -1,7 +1,8 @@
 """A loop that only waits for the timer during a measurement, to show how late this machine wakes processes.
 
 Started as `python -m inferometer.selftest.bare_loop`. It answers each line on stdin with the lags since the last one,
-and ends with its stdin. It waits the way a worker does, a few hundred times a second: about one per cent of a core.
+and ends with its stdin. It waits as a worker does, a few hundred times a second, which takes about one per cent of a
+core.
 """
 
 import contextlib

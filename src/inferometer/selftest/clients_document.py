@@ -49,7 +49,7 @@ class Planned:
 
     @property
     def clients_each(self) -> int:
-        """Number of clients per command."""
+        """Number of clients that each command gets."""
         return -(-self.needed.clients // self.needed.commands)
 
 

@@ -80,7 +80,7 @@ class HelperProcess:
 
 @frozen
 class ServerReport:
-    """Report of a built-in server since its start."""
+    """Report of a built-in server about everything since its start."""
 
     now_ns: int
     cpu_ns: int

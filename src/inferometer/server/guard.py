@@ -12,7 +12,7 @@ follow the thread that called start(), not the owner, and would leave the shared
 A server's children may leave its session. Their environment still has the variable MARK, unless they were started with
 another one; those that are descendants when the server is stopped are found as such.
 
-Run as a script, without the package on its path: only the standard library here.
+This module runs as a script without the package on its path, so it imports only the standard library.
 """
 
 import contextlib
@@ -197,7 +197,7 @@ def main(arguments: list[str]) -> None:
 
 
 class _Process:
-    """A process that can be waited for although it is not a child."""
+    """A process that is not a child, but can be waited for."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

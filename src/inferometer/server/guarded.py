@@ -112,7 +112,7 @@ class GuardedProcess:
         self._guard = done
 
     def _release(self) -> None:
-        """Let the command run. Waiting for it reveals whether it has already exited."""
+        """Let the command run; a command that exits at once is detected when it is waited for."""
         stdin = self.process.stdin
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError), stdin:
@@ -213,7 +213,7 @@ def _opened(log: Path, mode: str) -> IO[bytes]:
 
 
 def end_words(code: int, log: Path | None) -> str:
-    """Describe how a process exited, with the last line and the path of its log."""
+    """Describe how a process exited, with the last line of its log and the path of the log."""
     line = "" if log is None else last_line(log)
     return f"{ending(code)}; its last line: {line}; see its log {log}" if line else ending(code)
 

@@ -177,7 +177,7 @@ def check_repository(folder: Path) -> Path:
 
 @contextmanager
 def asked_host(host: Host, port: int) -> Iterator[None]:
-    """Run a process that only answers control calls on the port."""
+    """Run a process that sends no load and only answers control calls on the port."""
     command = module_command("inferometer.services.in_process", str(port))
     child = host.start(command, ())
     try:

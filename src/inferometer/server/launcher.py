@@ -92,7 +92,7 @@ class ServerCommand:
         return frozenset(self.used) - frozenset(names_in(texts))
 
     def line(self, values: Mapping[str, Any]) -> str:
-        """Return the command line with these values, for a user to run; `{port}` and the like remain."""
+        """Return the command line with these values, for a user to run; placeholders such as `{port}` remain."""
         known = self._with_places(values)
         variables = [f"{name}={shlex.quote(filled(text, known))}" for name, text in self.environment]
         line = " ".join((*variables, shlex.join(filled_words(self.words, known))))

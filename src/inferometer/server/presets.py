@@ -1,6 +1,6 @@
 """Known servers: the options that matter for their speed, their usual values, and how each shows that it is ready.
 
-From the documentation of each server. A placeholder with one of these names needs no `--vary`.
+The options are those of each server's documentation. A placeholder with one of these names needs no `--vary`.
 `docs/tune-any-server.md` says which of them were run.
 """
 
@@ -15,8 +15,8 @@ from inferometer.server.ready import ReadyCheck
 
 @frozen
 class PresetKnob:
-    """An option of a server: how it is written in the command, values to try, and the one to start with, which is the
-    server's own default as far as that is documented and fixed."""
+    """An option of a server: its spelling in the command, the values to try, and the first of them, which is the
+    server's own default if that is documented and fixed."""
 
     option: str
     values: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""The command of a server as the user asked for it: `--serve`, `--preset`, `--serve-env`, `--serve-file`, `--ready`."""
+"""The command of a server from the user's options: `--serve`, `--preset`, `--serve-env`, `--serve-file`, `--ready`."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ class ServeRequest:
 
 
 def preset_of(serve: str, preset: str | None) -> Preset | None:
-    """Return the preset that was named, or that of the server which the command starts."""
+    """Return the named preset, or the preset of the server that the command starts."""
     return (
         PRESETS[preset] if preset is not None else maybe_preset(split_command(serve, option_name("--serve")))
     )

@@ -1,7 +1,7 @@
 """Placeholders in the command line, the environment and the files of a server that is started.
 
-`{port}` is a free port, `{port_NAME}` another one, `{dir}` a folder of the start, and every other name a value that the
-user varies, or the path of a rendered file. `{{` and `}}` stand for braces.
+`{port}` is a free port, `{port_NAME}` another one, and `{dir}` a folder created for this start; every other name is a
+value that the user varies, or the path of a rendered file. `{{` and `}}` stand for braces.
 """
 
 import re

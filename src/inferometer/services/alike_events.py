@@ -66,7 +66,7 @@ class AlikeEvents:
             self.is_said = bool(delta.carries & ANSWER) and not delta.choice
 
     def _is_like(self, data: bytes, name: bytes, meaning: EventMeaning) -> bool:
-        """Return whether the event with another text differs only in the text of its part of the answer."""
+        """Return whether the event, with its text replaced, differs only in the text of its part of the answer."""
         (delta,) = meaning.deltas
         found = self._form.event(json.loads(data), name)
         return list(found.deltas) == [delta._replace(text=_MARK)] and found[1:] == meaning[1:]

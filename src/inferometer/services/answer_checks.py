@@ -77,7 +77,7 @@ class AnswerJudge:
     def of_outputs(self, step: int, reply: Buffer, read: Callable[[], Outputs]) -> AnswerVerdict:
         """Judge the outputs of a tensor server; those that cannot be read are wrong.
 
-        Most servers give the same reply to the same request: one that was right before is not read again.
+        Most servers give the same reply to the same request, so a reply that was right before is not read again.
         """
         if self._right.get(step) == reply:
             return IS_RIGHT
@@ -258,8 +258,8 @@ def _values(datatype: str, data: bytes) -> list[Any]:
 
 
 def similarity(one: str, other: str) -> float:
-    """Return the similarity of two texts from 0 to 1: twice the words of their longest common subsequence, by all words
-    (ROUGE-L).
+    """Return the similarity of two texts from 0 to 1: twice the length of their longest common subsequence of words,
+    over the number of words in both (ROUGE-L).
 
     The subsequence is found a machine word at a time (Hyyrö 2004), so that long answers cost little.
     """
@@ -279,7 +279,7 @@ def similarity(one: str, other: str) -> float:
 
 
 def tensor_similarity(datatype: str, one: bytes, other: bytes) -> float:
-    """Return the cosine of floats, or the share of equal elements; 0 if their numbers differ."""
+    """Return the cosine similarity of floats, or the share of equal elements; 0 if their numbers differ."""
     if one == other:
         return 1.0
     if datatype in FLOATS:

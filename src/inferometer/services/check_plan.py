@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class AnswerVerdict(NamedTuple):
-    """Verdict on an answer, and what is wrong with it."""
+    """Verdict on an answer, with a description of what is wrong."""
 
     code: int  # of `base.status`
     text: str = ""

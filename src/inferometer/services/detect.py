@@ -45,7 +45,7 @@ class ProbeAnswer:
 
     @property
     def is_exposition(self) -> bool:
-        """Whether it is a page in Prometheus format."""
+        """Whether the answer is a page in Prometheus format."""
         return self.status == 200 and self.text.startswith(("# HELP ", "# TYPE "))
 
     @property
@@ -59,7 +59,7 @@ class ProbeAnswer:
 
     @property
     def is_page(self) -> bool:
-        """Whether it has content: Triton's metrics port answers any path with 200 and an empty body."""
+        """Whether the answer has content: Triton's metrics port answers any path with 200 and an empty body."""
         return self.status < 400 and (bool(self.text) or self.status >= 300) and not self.is_exposition
 
 
@@ -97,18 +97,19 @@ class ServerGuess(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The options that measure it, in the classic form."""
+        """The options that measure this server, in the classic form."""
         return f"--service-kind {self.kind} -i {self.protocol}"
 
 
 def _is_tfserving(answer: ProbeAnswer) -> bool:
-    """Recognise its error for an unknown model, or the versions of a known one."""
+    """Recognise TensorFlow Serving by its error for an unknown model, or by the versions of a known one."""
     error = answer.field("error")
     return isinstance(error, str) and ("versions of model" in error or "Servable not found" in error)
 
 
 def _is_torchserve_error(answer: ProbeAnswer) -> bool:
-    """Recognise its errors, which have a code and a type; while its workers start, the ping is one."""
+    """Recognise TorchServe by its errors, which have a code and a type; while its workers start, the ping returns
+    one."""
     return isinstance(answer.document, dict) and answer.document.keys() >= {"code", "type", "message"}
 
 

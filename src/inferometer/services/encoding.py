@@ -1,4 +1,4 @@
-"""Decoding of compressed replies before they are read; unsupported encodings are refused by name.
+"""Decoding of compressed replies before they are read; an error names an unsupported encoding.
 
 Requests do not ask for compression, but some proxies compress anyway, and users may request it with a header.
 """

@@ -41,7 +41,8 @@ class Service(Protocol):
         return False
 
     def server(self) -> Document:
-        """Return the server's `name`, `version` and `extensions`; "statistics" among these means that it has counters.
+        """Return the server's `name`, `version` and `extensions`; the extension "statistics" means that it has
+        counters.
 
         Raise MissingError if the server does not describe itself.
         """

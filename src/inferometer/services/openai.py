@@ -72,7 +72,8 @@ class OpenAi(Service):
     # --- control calls
 
     def models(self) -> list[str]:
-        """Return the names of the models it lists; for an API whose requests name none, at least the API's name."""
+        """Return the names of the models that the server lists; for an API whose requests name none, at least the
+        API's name."""
         if self.api.host_kind:
             return []  # another API lists them
         try:
@@ -96,7 +97,7 @@ class OpenAi(Service):
 
     @property
     def host_kind(self) -> str:
-        """The kind that a server with this API looks like, if it is another one."""
+        """The kind as which a server with this API may be detected, if that is another one."""
         return self.api.host_kind
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:

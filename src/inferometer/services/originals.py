@@ -171,7 +171,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _locked(path: Path, server: str, say: Say) -> int:
-    """Return the open file once it is locked; wait for an active guard, but not for another run."""
+    """Open the file and lock it; wait for an active guard, but not for another run."""
     is_announced = False
     deadline = Deadline.after(LOCK_S)
     while True:
@@ -218,8 +218,8 @@ def _put_back(
     *,
     is_forced: bool,
 ) -> None:
-    """Try to restore all models, then raise the first failure. `is_forced`: a load of the previous run may be in
-    progress; the server processes loads in order, so this one is the last."""
+    """Try to restore all models, then raise the first failure. `is_forced` loads the model even if a load of the
+    previous run may be in progress: the server processes loads in order, so this one is the last."""
     failures = []
     for name in (name for name, config in models.items() if config is None):
         try:

@@ -1,4 +1,4 @@
-"""Tasks as sent to the workers: their graphs, and how the text of a call becomes a request."""
+"""Tasks as sent to the workers: their graphs, and the conversion of a call's text to a request."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -120,7 +120,7 @@ class Api:
 
 
 def count(counts: Any, name: str) -> int:
-    """Return a number of tokens in a report; 0 if it is missing or absurd."""
+    """Return a number of tokens in a report; 0 if it is missing or impossible."""
     value = counts.get(name) if isinstance(counts, dict) else None
     return value if isinstance(value, int) and 0 < value < MOST_TOKENS else 0
 

@@ -105,8 +105,8 @@ class TextReader:
         return replace(self, keeps_answer=True)
 
     def refusal(self, status: int, text: str) -> str:
-        """Return the message for an error status: the server's own if its body is JSON, else its text. That of OpenAI
-        has the form of the classic tool."""
+        """Return the message for an error status: the server's own if its body is JSON, else its text. OpenAI's
+        message has the form of the classic tool."""
         said = without_key(text, self.key)
         if self.form == OPENAI:
             return f"OpenAI response returns HTTP code {status}{f': {said}' if said else ''}"

@@ -1,5 +1,5 @@
-"""Traffic for the workers: how to reach the server, the requests, rendered to bytes once, and the expected content of
-their replies. Replies are parsed only if requested.
+"""Traffic for the workers: the transport to the server, the requests, which are rendered to bytes once, and the
+expected content of their replies. Replies are parsed only if requested.
 """
 
 import math

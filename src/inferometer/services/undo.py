@@ -104,7 +104,7 @@ class Guard:
 
 @contextlib.contextmanager
 def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
-    """Provide the function that undoes the change, with a guard as long as the context is open, and longer if undoing
+    """Yield a function that undoes the change; a guard runs as long as the context is open, and longer if undoing
     fails."""
     guard, is_needed = Guard(), False
 

@@ -51,7 +51,7 @@ def _lost_remark(client: ClientFigures, lost: LostClient) -> Remark:
 
 
 def _unknown(lost: LostClient) -> str:
-    """Say which of its requests are in no figure, although the server may have answered them."""
+    """Report which requests of a lost client are in no figure, although the server may have answered them."""
     since = f"in the {rough(lost.silent_s)} s before that" if lost.silent_s else "after its last report"
     if not lost.outstanding:
         return f"what it sent {since} is in no figure"

@@ -54,7 +54,7 @@ class ClientFigures:
 
     @property
     def machine(self) -> str:
-        """The client with its machine, whichever class it sends."""
+        """The name of the client with its machine, without its class."""
         return f"{self.name} ({self.place})" if self.place else self.name
 
     @property

@@ -154,7 +154,7 @@ def _longer(evidence: DoubtEvidence) -> str:
 
 
 class ClientLimit(NamedTuple):
-    """How this tool, rather than the server, limits the figures."""
+    """The way in which this tool, rather than the server, limits the figures."""
 
     text: str
     is_starved: bool = False  # other processes used the cores it needed, so more workers do not help

@@ -8,8 +8,8 @@ figures that are judged together (Bonferroni).
 * Beyond `decisive` it changed, even if the noise has heavy tails, modelled by few degrees of freedom. They are chosen
   such that noise like Student's t with 3 degrees, heavier than that of most machines, keeps the rate.
 
-So a single run fails beyond `decisive`, and several in a row if each is beyond `unusual`, which rarely happens twice by
-chance with any noise. Measured rates are in docs/gate.md, from benchmarks/trend.py.
+So a single run fails beyond `decisive`, and several runs in a row fail if each is beyond `unusual`, which rarely
+happens twice by chance, whatever the noise. Measured rates are in docs/gate.md, from benchmarks/trend.py.
 """
 
 import math

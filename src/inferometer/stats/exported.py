@@ -1,4 +1,4 @@
-"""Contents of the per-request export, level by level; never entirely in memory."""
+"""Contents of the per-request export, read level by level and never held entirely in memory."""
 
 import json
 from collections.abc import Iterator
@@ -74,7 +74,8 @@ def compact(value: object) -> str:
 
 
 def json_value(datatype: str, data: bytes | None) -> str:
-    """A tensor as the classic export writes it: one element bare, several in a flat list, BYTES as one string."""
+    """A tensor as the classic export writes it: a single element as is, several in a flat list, BYTES as one
+    string."""
     if data is None:
         return "null"
     if not data:

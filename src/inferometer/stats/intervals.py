@@ -287,8 +287,8 @@ class _Share:
         return math.sqrt(self.clusters * max(self.clusters, nearer))
 
     def reaching(self, clusters: float) -> "_Share":
-        """Extend the outer margin to at least that for clusters of this size: requests that the run missed would be
-        there."""
+        """Extend the outer margin to at least that of clusters of this size, since requests that the run missed would
+        lie there."""
         least = SURE * math.sqrt(self.share * (1 - self.share) / self.count * clusters)
         down, up = self.width
         if self.share > 0.5:

@@ -514,7 +514,7 @@ class StartFigures:
 
 @frozen
 class Doubt:
-    """Why figures are less precise than requested, with the course of the least precise one."""
+    """The reason why figures are less precise than requested, with the course of the least precise one."""
 
     kind: str  # drift, periodic stalls, bimodal, too few samples, client-limited
     text: str
@@ -556,7 +556,8 @@ class Measurement:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another tool measured it, so that the cost of the client and the origin of tokens are unknown."""
+        """Whether another tool measured the level, so that the cost of the client and the origin of tokens are
+        unknown."""
         return not self.client.workers
 
     @property
@@ -605,7 +606,7 @@ class Outage:
 
 @frozen
 class TurnFigures:
-    """Calls of tasks with the same turn number: that many calls led to each, itself included."""
+    """Calls of tasks with the same turn number, which is the number of calls that led to each, itself included."""
 
     turn: int  # the last row also has all later turns
     calls: int
@@ -768,7 +769,7 @@ class Level:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the server stopped answering, so that no more requests were sent."""
+        """Whether requests were no longer sent because the server had stopped answering."""
         return self.has_remark(Note.SERVER_GONE, Note.NO_ANSWER)
 
     @property

@@ -61,7 +61,7 @@ Row = TypeVar("Row", Gpu, Queue)
 
 
 class Subject(NamedTuple):
-    """What the figures need to know about the subject of the windows."""
+    """Facts about the measured service that the figures depend on."""
 
     model: ModelSpec
     batch: int
@@ -153,7 +153,7 @@ def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:
 
 
 def _sent(whole: Window) -> int:
-    """Return the requests sent: some were started and never had a connection."""
+    """Return the number of requests sent, without those that were started but never had a connection."""
     unsent = whole.unsent_count
     if unsent and unsent == whole.ended_count:
         return 0

@@ -188,7 +188,8 @@ def percentile_ns(latencies: Latencies, share: float) -> int | None:
 
 
 def is_early_stop(over: int, queries: int, share: float) -> bool:
-    """Return whether so few queries above the target show with 99 % confidence that the percentile meets it."""
+    """Return whether the queries above the target are few enough to show with 99 % confidence that the percentile
+    meets it."""
     return _log_at_most(over, queries, share) < math.log(1 - CONFIDENCE)
 
 

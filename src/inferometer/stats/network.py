@@ -1,4 +1,4 @@
-"""Where the bytes go: the phases of connections and requests, and the share of the network in the latency.
+"""Phases of connections and requests, and the share of the network in the latency.
 
 The clock is ours alone, so the way to the server and the way back cannot be measured apart. What can be known is the
 round trip of the TCP handshake, which the kernels of both ends answer without the server: a request and its reply take

@@ -28,7 +28,7 @@ LOST = tuple(code for code in status.NO_ANSWER if code != status.CANCELLED)
 
 @dataclass(slots=True)
 class _Open:
-    """An outage that may still be in progress."""
+    """An outage, which may still be in progress."""
 
     gone_ns: int
     noticed_ns: int

@@ -62,7 +62,8 @@ def _outcome(text: str, terms: Sequence[TermOutcome]) -> PromiseOutcome:
 
 
 def without_client(found: PromiseOutcome) -> PromiseOutcome:
-    """Leave open what a client at its own limit seems to violate: it adds to every time and sends too little."""
+    """Make the verdict open for terms that a client at its own limit seems to violate: it adds to every time and
+    sends too few requests."""
     terms = (
         replace(term, verdict="undecided", reason=CLIENT)
         if term.verdict == "broken" and term.name not in OF_ANSWERS
@@ -91,7 +92,7 @@ def _missing(term: Term, whole: Window) -> int:
 
 
 def _with_missing(term: Term, had: int, missing: int) -> tuple[Keeping, str] | None:
-    """Decide a term by the answers without its token alone; None if they are few enough to leave it to the rest.
+    """Decide a term only by the answers without its token; None if they are so few that the other answers decide.
 
     If a mean is limited, the share of answers without the token may not exceed the share of requests that may fail.
     """

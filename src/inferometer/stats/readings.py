@@ -1,4 +1,4 @@
-"""The server's counters compared with our own: how many of our requests had ended when they were read.
+"""Comparison of the server's counters with our own: how many of our requests had ended when they were read.
 
 A reading happened at some time between its request and its reply. The number of our requests at both times bounds what
 the server can have counted.

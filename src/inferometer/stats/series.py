@@ -148,7 +148,7 @@ def _bins(values: Durations) -> Durations:
 
 
 def _lowest(bins: NDArray[np.int32]) -> Durations:
-    """Return the smallest whole number of each bin; narrow bins hold only one, or none."""
+    """Return the smallest whole number in each bin; narrow bins contain only one, or none."""
     return np.ceil((bins.astype(np.int64) << _SHIFT).view(np.float64)).astype(np.int64)
 
 

@@ -20,7 +20,7 @@ def metric_of(term: Term) -> Metric:
 
 
 def is_each_within(term: Term, durations: Durations) -> NDArray[np.bool_]:
-    """Return which of many durations meet the limit of a term."""
+    """Return for each duration whether it meets the limit of a term."""
     return durations <= term.limit if term.sign.endswith("=") else durations < term.limit
 
 

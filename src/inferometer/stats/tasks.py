@@ -139,7 +139,7 @@ def observed_graph(calls: Sequence[CallTrace]) -> TaskGraph:
 
 class TaskBook:
     """The tasks of a class: collects the rows of their calls until they have ended. Without graphs, tasks are written
-    in Python, and a call is taken to wait for the one of its task that ended last before it was made.
+    in Python, and each call is assumed to wait for the last call of its task that ended before it was made.
 
     It sees every row, those between levels and of a warm-up included, since a task may last longer than a level.
     """

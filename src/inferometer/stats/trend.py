@@ -1,4 +1,4 @@
-"""Changes in the history of a figure: between which runs, by how much, and how certain.
+"""Changes in the history of a figure: the runs between which it changed, their size, and their certainty.
 
 A run's own interval shows how precisely that run was measured. It does not show how far two runs of the same server
 differ: that spread is usually larger, and only the history shows it. So the test uses only the logarithms of the
@@ -17,9 +17,9 @@ against those on both sides, such as a regression that was fixed). For each, the
   test then has half of the rate.
 
 Half of the false-alarm rate is for steps, half for excursions. The parts between detected changes are searched again,
-and share the rate among them. So the probability that a history without any change shows one is at most `FALSE_ALARMS`,
-whatever its length. This assumes independent runs: to this test, noise that drifts over several runs is a change too.
-Measured rates are in docs/gate.md, from benchmarks/trend.py.
+and share the rate among them. So the probability that a change is found in a history without any is at most
+`FALSE_ALARMS`, whatever its length. This assumes independent runs: to this test, noise that drifts over several runs
+is a change too. Measured rates are in docs/gate.md, from benchmarks/trend.py.
 """
 
 import math

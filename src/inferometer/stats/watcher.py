@@ -67,7 +67,7 @@ WATCHER_METHODS = tuple(name for name in vars(Watcher) if not name.startswith("_
 
 
 def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
-    """Return a watcher that also requests an end when `is_over` is true."""
+    """Return a watcher that also requests an end once `is_over` returns true."""
     found = _with_methods_of(watcher)
     found.is_interrupted = lambda: is_over() or watcher.is_interrupted()  # type: ignore[method-assign]
     return found
@@ -98,7 +98,7 @@ def _call_all(methods: list[Callable[..., None]]) -> Callable[..., None]:
 
 
 def completed(watcher: object) -> Watcher:
-    """Complete an object that has some of the methods to a watcher; None gives the silent one."""
+    """Return a watcher for an object with some of its methods; the silent watcher for None."""
     return watcher if isinstance(watcher, Watcher) else _with_methods_of(watcher)
 
 

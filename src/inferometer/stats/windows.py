@@ -325,7 +325,7 @@ class WindowRules:
         return records if self.tasks is None else calls_in(records)
 
     def _add_calls(self, window: Window, good: Records) -> None:
-        """Add what successful requests have beside their latency: streams and tokens."""
+        """Add the figures of successful requests other than latency: streams and tokens."""
         window.streams.add(good)
         if window.tokens is not None:
             window.tokens.add(good, self.asked_tokens)
@@ -418,7 +418,7 @@ def condensed(windows: Sequence[Window]) -> list[Window]:
 
 
 def _add_products(window: Window, records: Records) -> None:
-    """Add the responses of ended requests, and what shows how much the tokens of a response vary."""
+    """Add the responses of ended requests, and the sums that show how much the tokens of a response vary."""
     events = records.stamps.astype(np.int64)
     window.ended_events += int(events.sum())
     if window.tokens is not None:

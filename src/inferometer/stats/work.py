@@ -1,4 +1,4 @@
-"""Throughput from work done, for few and long requests.
+"""Throughput computed from the work done, for few and long requests.
 
 Counting ended requests says little if a level has time for only a few rounds: work on requests still in flight is not
 counted, and work from before the level is. Here work counts when it is done.
@@ -235,7 +235,8 @@ def request_rate(in_flight: float, latency: Estimate) -> Estimate:
 
 
 def whole_token_rate(in_flight: float, tokens: Series, latency: Series) -> Estimate:
-    """Return the tokens per second of answers that arrive whole, given both for each, in nanoseconds the latency."""
+    """Return the tokens per second of answers that arrive whole, from the tokens and the latency in nanoseconds of
+    each."""
     per_s = in_flight * NS_PER_S * tokens.total / latency.total
     width = paired_margin(tokens, latency)
     if width is None:

@@ -50,7 +50,8 @@ def pooled(rows: Sequence[CheckFigures]) -> CheckFigures | None:
 
 
 def maybe_onset(levels: Sequence[Level]) -> Onset | None:
-    """Return where wrong answers begin; None if they do not, or are there at the lowest level already."""
+    """Return the level at which wrong answers begin; None if there are none, or if they already occur at the lowest
+    level."""
     rows = checked(levels)
     if len({level.mode for level, _ in rows}) != 1:
         return None
@@ -117,7 +118,7 @@ def maybe_remark(found: CheckFigures | None) -> Remark | None:
 
 
 def with_onset(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Return the levels; the first remark of the one at which wrong answers begin says so."""
+    """Return the levels, with a first remark on the level at which wrong answers begin."""
     onset = maybe_onset(levels)
     if onset is None:
         return tuple(levels)

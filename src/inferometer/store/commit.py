@@ -1,4 +1,4 @@
-"""The git commit of the working directory, read while the run goes on."""
+"""The git commit of the working directory, read in the background during the run."""
 
 import os
 import subprocess

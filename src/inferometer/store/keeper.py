@@ -26,7 +26,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 class Keeper:
-    """Stores a run; without a folder, nothing. Errors of the store never affect the run: they cause one warning."""
+    """Stores a run, if it has a folder. Errors of the store never affect the run: they cause one warning."""
 
     def __init__(self, run: Run, folder: RunFolder | None) -> None:
         self.run = run
@@ -112,7 +112,7 @@ class Keeper:
             self._live.end(code)
 
     def discard(self) -> None:
-        """Remove the run: nothing was measured."""
+        """Remove the run, in which nothing was measured."""
         if self._folder is not None:
             import shutil
 

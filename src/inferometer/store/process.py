@@ -20,7 +20,7 @@ def started(pid: int) -> float | None:
 
 
 def is_alive(pid: int, process_started: float) -> bool:
-    """Whether this very process is alive: its id may have been reused."""
+    """Whether this process is alive, and not another one that reused its id."""
     found = started(pid) if pid > 0 else None
     return found is not None and abs(found - process_started) < _APART_S
 

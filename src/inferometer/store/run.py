@@ -66,7 +66,7 @@ class Run:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal stopped it early; it may still have a result."""
+        """Whether a signal stopped the run early; it may still have a result."""
         return self.code in _STOPPED
 
     @property
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def duration_s(self) -> float | None:
-        """Seconds from start to end; None until it has ended."""
+        """Seconds from start to end; None while the run is in progress."""
         return None if self.ended_at is None else max(0.0, _seconds(self.ended_at) - self.started_s)
 
     def tagged(self, added: Sequence[str] = (), removed: Sequence[str] = ()) -> "Run":

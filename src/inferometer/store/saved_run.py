@@ -1,4 +1,4 @@
-"""Runs in place of files: a command that takes a saved file also takes the id of a run."""
+"""Runs as arguments: a command that takes a saved file also takes the id of a run."""
 
 from pathlib import Path
 

@@ -66,7 +66,8 @@ class Store:
     # --- starting a run
 
     def begin(self, command: str, words: Sequence[str], *, tags: Sequence[str] = ()) -> Keeper:
-        """The keeper of a new run; if the store cannot be written, warn, and return one that stores nothing."""
+        """Return the keeper of a new run; if the store cannot be written, warn, and return a keeper that stores
+        nothing."""
         run = Run(
             id="",
             command=command,

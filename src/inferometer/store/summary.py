@@ -93,7 +93,7 @@ def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequ
 
 
 def _of_result(answer: Result) -> RunSummary:
-    """The level that represents the result on its page, too."""
+    """The level that also represents the result on its page."""
     top = best(answer)
     return _of_results((answer,), list(_levels(answer.levels)), list(_levels(() if top is None else top[:1])))
 
@@ -110,7 +110,7 @@ def _of_comparison(answer: "Comparison") -> RunSummary:
 
 
 def _of_interference(answer: "Interference") -> RunSummary:
-    """Every model together with the others, and alone."""
+    """The points of every model, together with the others and alone."""
     points = [
         Point(
             answer.mode,

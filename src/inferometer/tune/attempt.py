@@ -84,7 +84,7 @@ def attempted(
 
 
 def _times(begun_ns: int, loaded_ns: int | None, *, is_fresh: bool) -> tuple[float, float]:
-    """Return the seconds of loading and of measuring. If nothing had to be loaded, all of them are of measuring."""
+    """Return the seconds of loading and of measuring. If nothing had to be loaded, all of them count as measuring."""
     now_ns = monotonic_ns()
     if not is_fresh:
         return 0.0, (now_ns - begun_ns) / NS_PER_S

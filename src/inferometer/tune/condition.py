@@ -48,7 +48,7 @@ class Condition:
 
 
 def parse_condition(text: str, names: Collection[str]) -> Condition:
-    """Parse a condition on these names."""
+    """Parse a condition that may use these names."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body if len(text) <= _LONGEST else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

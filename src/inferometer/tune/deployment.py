@@ -20,7 +20,8 @@ from inferometer.tune.variant import ModelVariant
 
 
 def open_deployment(launch: LaunchSettings, say: Say = lambda text: None) -> "Deployment":
-    """Create a deployment to be entered; `say` gets messages about a server that is not ours."""
+    """Create a deployment, to be used as a context manager; `say` gets messages about a server that we did not
+    start."""
     if launch.mode == IN_PROCESS:
         return InProcessDeployment(launch)
     originals = None
@@ -285,7 +286,7 @@ class InProcessDeployment(Deployment):
         self._hosts: dict[str, Host] = {}  # the last one of each model
 
     def is_running(self) -> bool:
-        """Return whether no started worker has died."""
+        """Return whether all started workers are alive."""
         return not any(host.has_died() for host in self._hosts.values())
 
     def revive(self) -> bool:

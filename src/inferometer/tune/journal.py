@@ -70,7 +70,7 @@ class Journal:
             )
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:
-        """Return the last trial with this key; a failed one only if it need not be retried."""
+        """Return the last trial with this key; a failed trial only if it need not be retried."""
         rows = self._rows("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", key)
         trials = [self._trial(document) for (document,) in rows]
         measured = [trial for trial in trials if trial.is_measured]

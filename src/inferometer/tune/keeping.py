@@ -1,6 +1,6 @@
-"""Whether a configuration is shown to meet its SLO, to violate it, or neither.
+"""Verdicts on whether a configuration meets its SLO: shown, not shown or inconclusive.
 
-The search ranks configurations by their figures alone. What is claimed follows the rule of all commands
+The search ranks configurations by their figures alone. The verdict follows the rule of all commands
 (`stats.verdict`): a figure whose interval contains the limit decides nothing, and neither does a figure of too few
 requests.
 """

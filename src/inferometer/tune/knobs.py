@@ -80,10 +80,11 @@ def ruled_out(
 ) -> dict[int, int]:
     """Return the untried configurations that are expected to fail, each with the failed configuration that implies it.
 
-    `failed` has the configurations that failed, and whether for lack of memory; `working` those that did not. Which
-    direction needs more of a resource is not known in advance: it is taken to be the one from a working configuration
-    to a failed one. What lies beyond the failed one in that direction fails too. One failure for lack of memory shows
-    that, any other reason needs two. A working configuration beyond the failed one refutes it.
+    `failed` has the configurations that failed, each with whether memory was the reason; `working` has those that did
+    not fail. Which direction needs more of a resource is not known in advance: it is taken to be the one from a
+    working configuration to a failed one. What lies beyond the failed one in that direction fails too. One failure
+    for lack of memory shows that, any other reason needs two. A working configuration beyond the failed one refutes
+    it.
     """
     good = [rows[number] for number in set(working)]
     tried = {*failed, *working}

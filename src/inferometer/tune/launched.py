@@ -47,7 +47,7 @@ class LaunchedDeployment(Deployment):
         self._key = ""
 
     def is_running(self) -> bool:
-        """Return whether no server has died; one that was never started has not."""
+        """Return whether the server has not died, which includes one that was never started."""
         return not self._key or self._server.is_running()
 
     def end_words(self) -> str:

@@ -443,8 +443,8 @@ def _warm(load: ClientLoad) -> int:
 
 
 def drained(instrument: Instrument, level: Level, slow_s: float = math.inf) -> int:
-    """End the load and wait for replies as long as some arrive; return the number of unanswered requests. If they take
-    longer than `slow_s`, do not wait longer than that, and assume that all will be answered."""
+    """End the load and wait for replies as long as some arrive, but no longer than `slow_s`; return the number of
+    unanswered requests. Requests that are still in flight after `slow_s` are assumed to be answered later."""
     longest = 0 if level.measurement is None else level.measurement.latency.max_ns or 0
     patience_ns = max(QUIET_NS, 3 * longest)
     most_ns = slow_s * NS_PER_S if longest > slow_s * NS_PER_S else math.inf

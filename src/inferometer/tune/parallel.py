@@ -1,4 +1,5 @@
-"""A search on several servers at once: each measures one trial at a time, and the search gets the trials as they end.
+"""A search on several servers at once: each server measures one trial at a time, and the search gets the trials as
+they end.
 
 Only servers on machines of one kind take part, so that all trials are comparable. The search assigns each proposal to a
 server. If that server is lost, another one takes over as soon as it is free.

@@ -47,7 +47,7 @@ from inferometer.tune.variant import VariantNames
 
 
 class ClusterServers(TrialServers, Protocol):
-    """Servers as needed by a whole session. A context manager."""
+    """Servers as used by a whole session, as a context manager."""
 
     left_out: Sequence[ServerMachine]  # machines of other kinds
 
@@ -59,7 +59,7 @@ class ClusterServers(TrialServers, Protocol):
 
 
 def studies(settings: TuneSettings, watcher: Watcher) -> Iterator[Study]:
-    """Run the studies on one server or on several, as set."""
+    """Run the studies on one server or on several, according to the settings."""
     return (profile if settings.cluster is None else profile_in_parallel)(settings, watcher)
 
 

@@ -111,7 +111,8 @@ def _members(
 
 
 def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
-    """Return the user's choice; by default CPU if there is no GPU or the model's own configuration says so."""
+    """Return the device that the user chose; by default CPU if there is no GPU, or if the model's own configuration
+    says so."""
     if model.cpu_only is not None:
         return model.cpu_only
     kinds = {str(group.get("kind", "KIND_AUTO")) for group in base.get("instance_group", ())}

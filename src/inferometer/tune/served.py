@@ -98,7 +98,7 @@ def _refuse_model_only(request: TuneOptions, options: Options) -> None:
 
 
 def _preset_of(request: TuneOptions) -> Preset | None:
-    """Return the preset that was named, or that of the server which the command starts."""
+    """Return the named preset, or the preset of the server that the command starts."""
     if request.serve is None:
         assert request.preset is not None
         return PRESETS[request.preset]
@@ -214,7 +214,7 @@ def _goal_of(request: TuneOptions, options: Options, command: ServerCommand, *, 
 
 
 def _loads_of(options: Options) -> tuple[tuple[float, ...] | None, bool]:
-    """Return the loads of -c or -r, and whether they are rates; None: the search chooses them."""
+    """Return the loads of -c or -r, and whether they are rates; None if the search chooses them."""
     if options.request_rate is not None:
         return tuple(_levels(option_name("-r"), options.request_rate)), True
     if options.concurrency is not None:

@@ -168,7 +168,8 @@ class ServerAgent:
 
 
 def keep_to(cores: tuple[int, ...]) -> None:
-    """Pin this process with all its threads, and everything they start from now on; not where that is impossible."""
+    """Pin this process with all its threads, and every process that it starts from now on, if the system supports
+    it."""
     if not hasattr(os, "sched_setaffinity"):
         return
     for thread in Path("/proc/self/task").iterdir():

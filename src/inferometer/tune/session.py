@@ -340,8 +340,8 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
 
 
 def _gives_up(failed: Sequence[Trial], deployment: Deployment) -> bool:
-    """Return whether the first attempts show that no other will succeed: several that failed for the same reason, or
-    many. The same reason may have other numbers, such as a port."""
+    """Return whether the first attempts show that no other will succeed: several failed for the same reason, or many
+    failed. The same reason may have other numbers, such as a port."""
     same = {re.sub(r"\d+", "", trial.reason.partition("; see its log")[0]) for trial in failed}
     most = deployment.most_failures
     return len(failed) >= (min(SAME_FAILURES, most) if len(same) == 1 else most)

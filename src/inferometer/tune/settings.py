@@ -92,7 +92,7 @@ class Prompts:
 
     @property
     def later(self) -> tuple[str, ...]:
-        """The fields that are set but not part of the repr."""
+        """Names and values of the fields that are set but not shown by repr."""
         plain = Prompts()
         names = ("tokenizer", "prefix_tokens", "prefixes", "output_deviation", "extra")
         return tuple(

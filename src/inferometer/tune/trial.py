@@ -1,4 +1,4 @@
-"""One trial: variants under a load, with figures or the reason why there are none."""
+"""One trial: variants under a load, with figures, or the reason why there are none."""
 
 from collections.abc import Sequence
 from dataclasses import field, replace
@@ -97,7 +97,7 @@ class Trial:
 
     @property
     def spent_s(self) -> float:
-        """The seconds that it cost the current run."""
+        """The seconds that the trial cost the current run."""
         return 0.0 if self.is_recalled else self.cost_s + self.waited_s
 
     @property

@@ -54,7 +54,7 @@ class ModelVariant:
 
     @property
     def title(self) -> str:
-        """The name with those of the members, as shown in tables."""
+        """The name with the names of the members, as shown in tables."""
         parts = ", ".join(part.name for part in self.composing)
         return f"{self.name}: {parts}" if parts else self.name
 

@@ -128,7 +128,8 @@ def _partly_own(rows: Sequence[tuple[str, float]], model: str) -> float:
 
 
 def _growth(name: str, row: Anchor, rows: Sequence[Anchor], plain: ErrorModel) -> tuple[str, float] | None:
-    """Return by how much predicting a load from the others exceeds the expected squared error, per squared distance."""
+    """Return by how much the squared error of predicting a load from the others exceeds the expected one, per squared
+    distance."""
     others = [other for other in rows if other is not row and other.model == row.model]
     if not others:
         return None
@@ -184,7 +185,7 @@ def band(guess: Guess, place: Spot, anchors: Sequence[Anchor], error: ErrorModel
 
 
 def limited_to(due_per_s: float, found: Band) -> Band:
-    """Return the throughput at a rate that seems to be too high: it cannot exceed the rate."""
+    """Limit the throughput at a rate that seems to be too high to that rate."""
     return Band(min(found.value, due_per_s), min(found.low, due_per_s), min(found.high, due_per_s))
 
 

@@ -133,7 +133,7 @@ def _measured_by(result: Result) -> tuple[Mapping[str, Any], str]:
 
 
 def run_names(results: Sequence[Result]) -> list[str]:
-    """Return names of results without any."""
+    """Return names for results that have none."""
     return [f"run {number}" for number in range(1, len(results) + 1)]
 
 

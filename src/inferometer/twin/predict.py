@@ -104,8 +104,8 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
 def _slower(
     twin: Twin, plans: Sequence[PartPlan], simulated: Sequence[SimulatedFigures], measured: MeasuredAs
 ) -> list[Mapping[str, float]]:
-    """Return the change in each part's latencies if service times are longer by the possible error of the fit;
-    logarithms.
+    """Return the change in the logarithms of each part's latencies if service times are longer by the possible error
+    of the fit.
 
     At a rate the wait grows with 1 / (1 - utilisation), so near saturation a small error in the service time is a large
     error in the latency. A 2 % longer service time is equivalent to 2 % faster arrivals, in other units.

@@ -155,7 +155,7 @@ class _Blocks:
 
     @property
     def due_per_s(self) -> float:
-        """Actual arrivals per second, which may deviate from the rate if they are random."""
+        """Actual arrivals per second, which may deviate from the rate if arrivals are random."""
         due = sum(self.cut.settling_s <= at_s < self.cut.end_s for at_s in self.traffic.due_s)
         return due / (self.cut.end_s - self.cut.settling_s)
 

@@ -220,7 +220,7 @@ def checked(startable: Startable, filled: Filled, uploads: Path) -> Checked:
 
 
 def _without_secrets(startable: Startable, words: Sequence[str]) -> tuple[str, ...]:
-    """The words as stored, but with options as they were spelled."""
+    """The words of the command line as stored, with each option as it was spelled."""
     rows = startable.command.by_name
     kept = kept_words(startable.name, words[1:], startable.command)
     return tuple(
@@ -243,7 +243,7 @@ def _words(startable: Startable, filled: Filled) -> Iterator[str]:
 
 
 def _option(row: Option, value: str) -> tuple[str, ...]:
-    """An option and its value, as one word if the value looks like an option."""
+    """The words of an option with its value: one word if the value looks like an option."""
     return (f"{row.names[-1]}={value}",) if value.startswith("-") else (row.names[0], value)
 
 

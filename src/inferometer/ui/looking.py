@@ -15,7 +15,7 @@ from inferometer.ui.form import ABOUT_SERVER, MODEL, URL, Filled, Startable, off
 
 
 def look_at(measure: Startable, filled: Filled) -> dict[str, Any]:
-    """Describe the server in a form ready for JSON."""
+    """Describe the server as a value that can be written as JSON."""
     url = str(filled.get(URL, "")).strip()
     if not url:
         raise UsageError("no address is given", remedy="enter one, such as localhost:8000")

@@ -1,4 +1,4 @@
-"""Pages of the browser interface: how a run is presented, and the templates. Everything is escaped."""
+"""Pages of the browser interface: the presentation of a run, and the templates. Everything is escaped."""
 
 import shlex
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ FINISHED_WORDS = STATE_WORDS[FINISHED]
 
 
 def badge(run: Run) -> Badge:
-    """The badge of a run; one without problems is just finished, as its verdict says the rest."""
+    """The badge of a run; a run without problems is only marked as finished, since its verdict says the rest."""
     if run.state != FINISHED:
         return Badge(_STATE_TONES[run.state], STATE_WORDS[run.state])
     trouble = run.outcome or _trouble(run)

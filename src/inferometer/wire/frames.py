@@ -105,7 +105,7 @@ def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> 
 
 
 def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
-    """Return names and values in the order they were sent, in which they apply."""
+    """Return names and values in the order in which they were sent and apply."""
     if len(payload) % 6:
         raise Fault(
             f"a SETTINGS frame has {len(payload)} bytes, which is not a multiple of 6", FRAME_SIZE_ERROR

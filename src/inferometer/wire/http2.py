@@ -25,8 +25,8 @@ for the connection's window; frames for closed streams, and for those never open
 connection that has ended has `broken` set to the reason, has failed all its streams, and has a GOAWAY for the
 server in its queue. receive() never raises: events before the error in the same bytes are still reported.
 
-Windows. The client's are wide and are returned as soon as half is used, so they never hold up the server;
-TCP does if the client is slow. sender.py describes how the client observes the server's windows.
+Windows. The client's windows are wide and are returned as soon as half is used, so they never hold up the server;
+only TCP does if the client is slow. sender.py describes how the client observes the server's windows.
 
 Bytes. The payload of DATA is passed on as it arrives, even parts of a frame; all other frames wait in `_held`
 until they are complete. Header blocks are looked up by their bytes (headers.py), bodies are never copied.

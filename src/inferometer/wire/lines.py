@@ -43,7 +43,7 @@ class LineDecoder:
 
     @staticmethod
     def framed(event: Event) -> bytes:
-        """Return the line as it is sent."""
+        """Encode a line as it is sent."""
         return event.data + b"\n"
 
     def _hold(self, rest: bytes) -> None:

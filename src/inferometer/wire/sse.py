@@ -95,7 +95,7 @@ class SseDecoder:
 
     @staticmethod
     def framed(event: Event) -> bytes:
-        """Return an event of one line of data in its usual layout."""
+        """Encode an event of one line of data in its usual layout."""
         name = b"event: " + event.name + b"\n" if event.name else b""
         return name + b"data: " + event.data + b"\n\n"
 

@@ -48,7 +48,8 @@ def answer(result: Result) -> str:
 
 
 def _too_much(result: Result, kept: Level) -> str:
-    """Name the next higher rate that was not kept up with; the server's capacity shows only if the client kept up."""
+    """Name the next higher rate that could not be sustained; it shows the server's capacity only if the client kept
+    up."""
     spoilt = next((row for row in result.levels if row.value > kept.value and not row.is_as_asked), None)
     if spoilt is None:
         return ""
@@ -74,7 +75,7 @@ def _throughput(measurement: Measurement, unit: str) -> str:
 
 
 def _times(measurement: Measurement) -> str:
-    """For streamed text, times to the first token and between tokens; else the latency."""
+    """Latency; for streamed text, the times to the first token and between tokens instead."""
     tokens, streaming = measurement.tokens, measurement.streaming
     if tokens is None or streaming is None or not streaming.first.count:
         return ", ".join(f"{name} {duration(ns)}" for name, ns in middle_and_tail(measurement.latency))
@@ -95,7 +96,7 @@ def middle_and_tail(latency: Distribution) -> tuple[tuple[str, int], ...]:
 
 
 def _whole(measurement: Measurement) -> str:
-    """Answered requests of a load that ends by itself."""
+    """State how many requests were answered, for a load that ends by itself."""
     count, failed = measurement.request_count, measurement.failed_count
     if not failed:
         return f"All {plural(count, 'request')} were answered" if count > 1 else "The request was answered"

@@ -164,7 +164,7 @@ def _between(option: PlannedOption) -> str:
 
 
 def _may_suffice(option: PlannedOption) -> bool:
-    """Whether the measured figures leave open that fewer replicas than planned meet the SLO."""
+    """Whether fewer replicas than planned may also meet the SLO, according to the measured figures."""
     needed, fewest = option.needed, option.fewest
     if needed is None or fewest is None or needed.low is None or needed.doubt:
         return True
@@ -314,7 +314,7 @@ def _day_section(plan: CapacityPlan) -> Section | None:
 
 
 def _curves(plan: CapacityPlan, chosen: PlannedOption) -> Facts:
-    """The same curves as text, for terminals."""
+    """The curves of the charts as text, for terminals."""
     return Facts(
         "In one line",
         (

@@ -86,7 +86,7 @@ def classes_section(result: Result) -> Section | None:
 
 
 class _Titles(NamedTuple):
-    """What the rows of the section are called."""
+    """Noun for the rows of the section."""
 
     section: str
     table: str

@@ -215,7 +215,7 @@ def _around(diagnosis: Diagnosis) -> str:
 
 
 def _gpu_words(gpu: GpuFigures) -> str:
-    """Known figures of a GPU; an unknown utilisation is stated as such."""
+    """Known figures of a GPU; an unknown utilisation is reported as unknown."""
     busy = (
         "utilisation not known" if gpu.utilization is None else f"busy {share(gpu.utilization)} of the time"
     )
@@ -418,7 +418,7 @@ def _predictions(rows: Sequence[Suggestion], unit: str) -> Table:
 
 
 def _trials_section(diagnosis: Diagnosis) -> Section | None:
-    """Predicted and measured results of trials; None if nothing was tried."""
+    """Predicted and measured results of trials; None if there were no trials."""
     if diagnosis.is_restored is None and not diagnosis.trials:
         return None
     blocks: tuple[Block, ...] = (_trial_table(diagnosis),)

@@ -60,7 +60,7 @@ def _cells(energy: EnergyFigures, *, has_batches: bool, has_tokens: bool) -> Ite
 
 
 def joules(found: Estimate | None) -> str:
-    """A figure in joules with its interval."""
+    """Format a figure in joules with its interval."""
     return NONE if found is None else f"{quantity(found.value)} {interval(found)}".rstrip()
 
 

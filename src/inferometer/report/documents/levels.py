@@ -108,7 +108,7 @@ def is_doubtful(level: Level) -> bool:
 
 
 def few_words(rows: Sequence[str], most: int = 4) -> str:
-    """Join all rows, or the first ones and the number of the others."""
+    """Join all rows, or the first few followed by the number of the others."""
     more = len(rows) - most
     return ", ".join(rows) if more < 2 else f"{', '.join(rows[:most])} and {more} more"
 
@@ -472,7 +472,7 @@ def distribution_section(result: Result) -> Section | None:
 
 
 def load_curves(rows: Sequence[tuple[Level, Distribution]]) -> Iterator[tuple[str, Distribution, str]]:
-    """Name, times and colour of the curve of each load, for `distribution_chart`."""
+    """Name, times and colour of each load's curve, for `distribution_chart`."""
     for number, (level, times) in enumerate(rows):
         shade = 5 if len(rows) == 1 else 1 + round(number * 4 / (len(rows) - 1))
         yield level_label(level.mode, level.value), times, f"load-{shade}"

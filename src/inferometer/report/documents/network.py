@@ -1,4 +1,4 @@
-"""Where the bytes go: the phases of connections and requests, and the share of the network."""
+"""Section on the phases of connections and requests, and on the share of the network."""
 
 from collections.abc import Iterator
 

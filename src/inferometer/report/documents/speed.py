@@ -63,7 +63,7 @@ class Speed:
         return f"{self.words}{self.where}{self.but}"
 
     def than(self, base: str) -> str:
-        """The same with the name of the baseline."""
+        """Describe a variant relative to the baseline, with the name of the baseline."""
         return f"{self.words} than {base}{self.where}{self.but}"
 
 

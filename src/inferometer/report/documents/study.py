@@ -128,7 +128,7 @@ def expected_section(study: Study) -> Iterator[Section]:
 
 
 def search_section(study: Study) -> Section:
-    """How the configuration was found."""
+    """Facts about the search that found the configuration."""
     ended = f"It ended because {study.ended}." if study.ended else ""
     return Section("search", "The search", ended, (_search(study), *_time_bars(study)))
 

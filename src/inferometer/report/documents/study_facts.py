@@ -67,7 +67,7 @@ def knobs_of_name(study: Study, name: str) -> Mapping[str, Any]:
 
 
 def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
-    """(CPU or GPU, number of instances); instances without a kind run where the variant is meant to."""
+    """(CPU or GPU, number of instances); instances without a kind run on the device chosen for the variant."""
     usual = "CPU" if variant.cpu_only else "GPU"
     counts: dict[str, int] = {}
     for kind, count in model_config.instance_counts(variant.config) or ((usual, 1),):

@@ -115,7 +115,7 @@ def lanes_section(result: Result) -> Section | None:
 
 
 def _runs(lanes: list[Lane], phase: int, start_ns: int) -> Iterator[tuple[ChartPoint, ...]]:
-    """The part of each request in this phase, if any; only its first point has a tooltip."""
+    """The part of each request that lies in this phase, if any; only its first point has a tooltip."""
     for number, lane in enumerate(lanes, start=1):
         times = (lane.due_ns, lane.sent_ns, lane.first_ns, lane.end_ns)
         begin_ns, end_ns = times[phase], times[phase + 1]

@@ -167,7 +167,7 @@ def _maybe_share(part: float | None) -> str:
 
 
 def _classes(result: Result) -> Table | None:
-    """Figures by prompt length at the best level; None if the lengths do not differ."""
+    """Table of figures by prompt length at the best level; None if the lengths do not differ."""
     found = best(result)
     tokens = None if found is None else found[1].tokens
     if found is None or tokens is None or len(tokens.classes) < 2:

@@ -185,7 +185,7 @@ def _rate_of(study: Study) -> tuple[str, str]:
 
 
 def _judged_tags(study: Study) -> list[str]:
-    """Metrics with a short name that objectives or constraints of a launched server name."""
+    """Metrics with a short name that the objectives or constraints of a launched server use."""
     if not facts.is_launched(study):
         return []
     tags = [tag for goal in study.goals for tag, _ in goal.objectives]
@@ -194,7 +194,7 @@ def _judged_tags(study: Study) -> list[str]:
 
 
 def _range(trial: Trial, tag: str) -> str:
-    """The range expected of another run; unknown for several models together."""
+    """The range in which another run is expected; unknown for several models together."""
     rate = facts.estimate(trial, tag)
     if rate is None or rate.limits is None:
         return ""

@@ -55,7 +55,7 @@ def _errors(twin: Twin, figure: str) -> list[float]:
 
 
 def _covered(twin: Twin) -> tuple[int, int]:
-    """Number of measured figures inside their interval, and of all of them."""
+    """Number of measured figures inside their predicted interval, and number of measured figures."""
     found = [
         row.is_covered(name)
         for row in twin.forecasts
@@ -91,7 +91,7 @@ def _verdict(twin: Twin) -> str:
 
 
 def _ruling_words(twin: Twin) -> str:
-    """Name the figures of a check that are off by more than a good prediction, or may be."""
+    """Name the figures of a check whose error is, or may be, larger than that of a good prediction."""
     if not _is_check(twin) or twin.ruling == NOT_SHOWN:
         return ""
     rows = [

@@ -53,7 +53,7 @@ def read(text: str, origin: str) -> Result:
 
 
 def _fields(text: str, origin: str) -> dict[str, object]:
-    """Return the values by name; the first of each name counts."""
+    """Return the values by name; the first value of a name counts."""
     found: dict[str, object] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if number > MOST_LINES:

@@ -207,7 +207,7 @@ def _batch(config: Mapping[str, Any]) -> int:
 
 
 def _mark(config: Mapping[str, Any]) -> float:
-    """Map the rest of the configuration to a number that is equal for equal rests."""
+    """Map the rest of each configuration to a number, which is equal for equal rests."""
     rest = {name: value for name, value in config.items() if name not in (BATCH, INSTANCES, "name")}
     if BATCHING in rest:
         rest[BATCHING] = {name: value for name, value in rest[BATCHING].items() if name != DELAY}

@@ -315,7 +315,7 @@ _FAILURE = 3.0  # weight of a failed start against one that worked
 
 
 def start_chance(places: Array, working: Array, failed: Array) -> Array:
-    """Return the probability that each configuration starts, from those near it that did or did not."""
+    """Return the probability that each configuration starts, based on nearby ones that did or did not start."""
     good = _PRIOR + (_kernel(places, working, _NEAR).sum(axis=1) if len(working) else 0.0)
     bad = _FAILURE * _kernel(places, failed, _NEAR).sum(axis=1) if len(failed) else np.zeros(len(places))
     return np.asarray(good / (good + bad))

@@ -65,7 +65,7 @@ def _listed_counts(space: Space) -> tuple[int, ...]:
 
 
 def _overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
-    """Return the changes of one model's axes, in addition to a combination given by the user."""
+    """Return the changes made by one model's axes, in addition to a combination given by the user."""
     base = task.space.base
     found: dict[str, object] = {}
     count = chosen.get((task.model, INSTANCES))

@@ -186,7 +186,7 @@ def sweep_best(
 
 
 def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: int) -> SearchSteps[None]:
-    """Measure doubling loads (known trials are not repeated), then bisect around a limit."""
+    """Measure doubling loads, without repeating known trials, then bisect around a limit."""
 
     def at(value: float) -> SearchSteps[Trial]:
         load = problem.load(value, batch)

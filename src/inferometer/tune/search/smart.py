@@ -166,8 +166,8 @@ def _higher(state: SmartState, number: int, load: float) -> int | None:
 
 
 def _first_load(state: SmartState, own: NDArray[np.int64]) -> float:
-    """Return the load at which a climb begins: the lowest, or the middle one of a launched server, which has to warm up
-    for each of them."""
+    """Return the load at which a climb begins: the lowest, or the middle one on a launched server, which has to warm
+    up for each load."""
     loads = state.candidates.points.load[own]
     is_launched = state.candidates.is_launched and not state.candidates.points.by_rate
     return float((loads.min() * loads.max()) ** 0.5 if is_launched else loads.min())

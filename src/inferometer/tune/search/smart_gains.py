@@ -59,8 +59,8 @@ def _may_use_by_configuration(state: SmartState) -> Mask:
 
 
 def of_new_count(state: SmartState, left_for_s: float) -> int | None:
-    """Return the most promising candidate with an unmeasured number of instances: throughput has a kink where cores run
-    out, which only a measurement shows."""
+    """Return the most promising candidate with an unmeasured number of instances, since only a measurement shows
+    where the cores run out and throughput has a kink."""
     counts = state.candidates.points.instances
     gain = np.where(np.isin(counts, counts[state.rows + state.pending]), -1.0, gains(state))
     gain = np.where(state.costs(state.look) <= state.clock.left_s - left_for_s, gain, -1.0)

@@ -166,8 +166,8 @@ def _winner_and_default(state: SmartState) -> tuple[Trial, Trial] | None:
 
 
 def refine(state: SmartState) -> SearchSteps[bool]:
-    """Measure another load of a loaded configuration if it is likely to be better: that is cheap, and the machine may
-    have been slower during earlier measurements. Return whether there was one."""
+    """Measure another load of a loaded configuration if one is likely to be better: that is cheap, and the machine
+    may have been slower during earlier measurements. Return whether a load was measured."""
     gain = np.where(np.isin(state.candidates.which, state.loaded), gains(state), -1.0)
     row = int(gain.argmax())
     if gain[row] <= REOPEN or not state.fits(row, state.look):
@@ -177,8 +177,8 @@ def refine(state: SmartState) -> SearchSteps[bool]:
 
 
 def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
-    """Return whether the gain is many times its uncertainty. If loading is slow, runs of one load follow each other and
-    may share an unknown bias: then it never is."""
+    """Return whether the gain is many times its uncertainty. If loading is slow, the answer is always no: runs of one
+    load follow each other and may share an unknown bias."""
     if state.is_slow_to_load:
         return False
     found = gain_of_runs(state.problem.goals, state.trials, winner, own)

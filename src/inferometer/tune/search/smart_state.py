@@ -124,8 +124,8 @@ class SmartState:
         return sorted({slot.loaded for slot in self.slots if slot.running is not None} - set(self.loaded))
 
     def slot_for(self, number: int) -> int:
-        """Return the free server that holds this configuration, or else an empty one, or else one that does not hold
-        the leader."""
+        """Return the free server that holds this configuration; otherwise an empty one, or one that does not hold the
+        leader."""
         free = [place for place, slot in enumerate(self.slots) if slot.running is None]
         if len(free) == 1:
             return free[0]

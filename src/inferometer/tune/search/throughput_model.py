@@ -128,8 +128,8 @@ def fit(
     start: Array | None = None,
     waited_s: Array | None = None,
 ) -> Array:
-    """Return `members` rows of parameters that agree with the measured rates, best first. The rows differ in what the
-    measurements leave open.
+    """Return `members` rows of parameters that agree with the measured rates, best first. The rows differ in the
+    parameters that the measurements do not determine.
 
     A population is drawn from the plausible range, and in each round from the rows that agree best, slightly perturbed
     (population Monte Carlo). Below its capacity a server answers at the request rate, whatever its parameters are:

@@ -1,4 +1,4 @@
-"""Sleeps as many seconds as INPUT0 says, then answers with INPUT0."""
+"""Sleeps for the number of seconds in INPUT0, then answers with INPUT0."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""One response for each element of IN, each after its DELAY in milliseconds; WAIT is slept before the next request."""
+"""Sends a response for each element of IN, after its DELAY in milliseconds; sleeps for WAIT before the next
+request."""
 
 import threading
 import time
