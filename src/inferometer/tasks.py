@@ -1,4 +1,5 @@
-"""For tasks written in Python: what the function of a task receives (docs/agents.md)."""
+"""Types for tasks written in Python: the argument of a task's function, and the answers to its calls
+(docs/agents.md)."""
 
 from inferometer.model.python_task import AnswerStream, CallFailedError, Task, TaskAnswer
 

@@ -1,4 +1,4 @@
-"""For visits written in Python: what a visit of a scenario may yield (docs/scenarios.md)."""
+"""Types for visits written in Python: the values that a visit of a scenario may yield (docs/scenarios.md)."""
 
 from inferometer.model.visit import Call, Pause, VisitAnswer, call, pause
 

@@ -451,8 +451,8 @@ def _prices(given: object) -> tuple[tuple[str, float], ...]:
 def twin_fit(*results: "Result | Diagnosis", cores: float | None = None) -> "Twin":
     """Fit a simulation of the server to measured runs of one model or several.
 
-    `cores` is the number of cores of the server's machine, if it was not detected. The forecasts are of the measured
-    loads, each predicted from the others.
+    `cores` is the number of cores of the server's machine, if it was not detected. The twin has forecasts of the
+    measured loads, each predicted from the other loads.
     """
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.options.twin import TwinOptions

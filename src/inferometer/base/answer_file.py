@@ -34,7 +34,7 @@ class Answer:
     in_notebooks: ClassVar[Callable[[Any], str] | None] = None  # renders HTML; set by the report package
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for a notebook; None shows the plain repr."""
+        """Return the HTML for a notebook, or None to show the plain repr."""
         return None if Answer.in_notebooks is None else Answer.in_notebooks(self)
 
 

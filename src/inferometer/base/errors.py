@@ -1,6 +1,6 @@
-"""Every error that a user can meet, classified by whose fault it is and what to do about it.
+"""Every error that a user can meet, classified by its cause: the user, the server, or this program.
 
-Also the errors for a shortage of memory, files or processes.
+This module also makes the errors for a shortage of memory, files or processes.
 """
 
 import errno
@@ -69,7 +69,7 @@ class InferometerError(Exception):
         return tuple(Name(*found) for found in _NAME.findall(f"{self._message} {self._remedy}"))
 
     def spell(self, spell: Spell) -> None:
-        """Fix the spelling of the options in the message, for an interface without options of its own."""
+        """Fix the spelling of the options in the message, for an interface that has no spelling."""
         self._message, self._remedy = _spelled(self._message, spell), _spelled(self._remedy, spell)
 
     def use_classic_words(self) -> None:
@@ -77,7 +77,7 @@ class InferometerError(Exception):
         self._message = self._classic or self._message
 
     def at(self, place: str) -> None:
-        """Put the place where the error occurred before its message."""
+        """Prefix the message with the place where the error occurred."""
         self._message = f"{place}: {self._message}"
         self._classic = self._classic and f"{place}: {self._classic}"
 
@@ -108,7 +108,7 @@ class UsageError(InferometerError):
 
 
 class PeerError(InferometerError):
-    """A fault of the server: unreachable, refusing, or sending invalid replies."""
+    """A fault of the server: it cannot be reached, refuses requests, or sends invalid replies."""
 
     exit_code = 3
 

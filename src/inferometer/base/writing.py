@@ -138,7 +138,7 @@ class Outputs:
         self._failed: dict[object, LocalError] = {}
 
     def attempt(self, path: object, write: Callable[[], object]) -> None:
-        """Write now and remember a failure; another attempt at the same path replaces an earlier one."""
+        """Write now and record a failure; another attempt at the same path replaces an earlier attempt."""
         self._failed.pop(path, None)
         try:
             write()

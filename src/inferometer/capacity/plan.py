@@ -145,7 +145,7 @@ class PlannedOption:
         return INCONCLUSIVE if self.needed is None else self.needed.ruling
 
     def price_of(self, replicas: int) -> float:
-        """Return what this many replicas cost per hour; their number if they have no price."""
+        """Return the cost per hour of this number of replicas, or their number if they have no price."""
         return replicas if self.price_per_h is None else replicas * self.price_per_h
 
 

@@ -47,7 +47,7 @@ REMEDY = "save one with: inferometer measure URL MODEL -c 1,2,4,8 --json machine
 
 Draws = NDArray[np.float64]
 End = Literal["planned", "best", "worst"]
-"""Which ends of the intervals count: those of the plan, or the most or least favourable of every figure."""
+"""The ends of the intervals that count: those of the plan, or the most or least favourable end of every figure."""
 NORMAL_95 = 1.959964
 
 
@@ -105,8 +105,8 @@ class Replica:
     def failed_inside(self, inside: NDArray[np.int64]) -> float:
         """Return the expected error rate of requests that share the replica with others, `inside` in all.
 
-        Each counts with the error rate of the next higher measured concurrency, and with no less than that of any lower
-        one.
+        A request counts with the error rate of the next higher measured concurrency, but with no less than that of any
+        lower concurrency.
         """
         if self.mode != "concurrency":
             return 0.0

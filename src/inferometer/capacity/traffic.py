@@ -161,7 +161,7 @@ def _token_lengths(trace: Trace) -> tuple[tuple[tuple[int, int], ...] | None, fl
 
 
 def of_curve(path: str, data: bytes) -> ExpectedTraffic:
-    """Parse a daily curve, with one row for each change of the rate. The last row lasts as long as the one before it,
+    """Parse a daily curve, with one row for each change of the rate. The last row lasts as long as the previous row,
     but for times within one day it ends no later than 24 hours after the first row. A row at that moment, such as
     24:00, only marks the end."""
     lines = [line for line in split_lines(data, path) if line.strip()]

@@ -37,7 +37,7 @@ def run(request: Request[CheckOptions]) -> int:
 
 
 def _checked(path: Path) -> str:
-    """Return what the file is; raise a UsageError that names the mistake."""
+    """Return the kind of the file; raise a UsageError that names the mistake."""
     from inferometer.cli.main import WITH_FILES
     from inferometer.options.config_file import ConfigFile, read_options
 

@@ -178,7 +178,7 @@ def _entry(one: "Setting") -> tuple[str, str]:
 
 
 def _key(row: Option) -> str:
-    """Return the name of an option in a file: a long one if possible."""
+    """Return the name of an option in a file: its long name, if it has one."""
     names = (*row.names, *row.aliases)
     return next((name for name in names if name.startswith("--")), names[0]).lstrip("-")
 

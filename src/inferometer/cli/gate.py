@@ -132,7 +132,7 @@ def _saved(name: str) -> _JudgedRun:
 
 
 def _kept(store: "Store", run: "Run") -> _JudgedRun:
-    """Return a stored run with its result, if it has one: it holds more about the requests."""
+    """Return a stored run with its result, if it has one, because the result has more details of the requests."""
     from inferometer.stats.result import Result
 
     try:

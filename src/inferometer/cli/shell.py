@@ -13,7 +13,7 @@ _LIMIT = re.compile(r"=?[+-]?\d[\d.]*\s*(ns|us|µs|ms|s|m|h|%|/s)?,?")
 def redirected(words: Sequence[str]) -> str:
     """Return a hint if the shell took the `>10` of an unquoted `--slo throughput>10` for a redirection.
 
-    Empty unless standard output is a regular file named like a limit and an option lacks its comparison.
+    The hint is empty unless standard output is a regular file named like a limit and an option lacks its comparison.
     """
     option = next((word for word in _without_sign(words)), None)
     name = _output_name() if option is not None else ""

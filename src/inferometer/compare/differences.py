@@ -122,7 +122,7 @@ def headline_metrics(chosen: int | None, more: Sequence[int] = ()) -> tuple[Metr
 
 
 def difference_verdict(metric: Metric, percent: Estimate) -> str:
-    """Return what the interval shows: a direction, no relevant difference, or nothing conclusive."""
+    """Return the verdict that the interval supports: a direction, no relevant difference, or an inconclusive one."""
     ruling = rule_either_way(percent).ruling
     if ruling != SHOWN or percent.low is None:
         return NO_DIFFERENCE if ruling == NOT_SHOWN else INCONCLUSIVE

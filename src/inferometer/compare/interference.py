@@ -39,7 +39,8 @@ class ServerTimes:
 
 @frozen
 class SharedUse:
-    """Use of the machine while one model was loaded alone, or all together. None: could not be observed."""
+    """Use of the machine while one model was loaded alone, or all together; None for figures that could not be
+    observed."""
 
     cores: int
     busy: float  # cores

@@ -69,7 +69,7 @@ def compare_saved(
 
 
 def _source_note(name: str, result: Result) -> str:
-    """Say what is unknown about a result that another tool wrote."""
+    """Describe what a result written by another tool does not state."""
     if not result.source:
         return ""
     load = " its load," if any(level.mode == UNSTATED for level in result.levels) else ""

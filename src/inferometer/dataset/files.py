@@ -208,7 +208,7 @@ def read_npy(wanted: Wanted) -> list[Tensor]:
 
 
 def read_npz(wanted: Wanted) -> list[Tensor]:
-    """Read the array with the name of the input, or the only one."""
+    """Read the array with the name of the input, or the only array in the file."""
     data = read_bytes(wanted.source)
     if data.startswith(_NPY):
         raise wanted.misfit("it is an .npy file, not an .npz file")

@@ -1,8 +1,8 @@
 """Random and zero data.
 
-The same seed gives the same bytes on every machine and with every numpy: only raw words of PCG64 are drawn,
-whose sequence numpy guarantees, and each tensor draws from its own stream, keyed by step and input name. So an
-input keeps its values when another one is added or the pool grows.
+The same seed gives the same bytes on every machine and with every numpy: only raw words of PCG64 are drawn, whose
+sequence numpy guarantees, and each tensor draws from its own stream, keyed by step and input name. So an input keeps
+its values when another input is added or the pool grows.
 """
 
 import math

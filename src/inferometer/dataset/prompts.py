@@ -50,7 +50,7 @@ def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
 
 
 def with_lengths(steps: Sequence[Step], output: int | str | None, seed: int) -> tuple[Step, ...]:
-    """Add answer lengths from a requested distribution to given prompts; those that have one keep it."""
+    """Add answer lengths from a requested distribution to those given prompts that have none."""
     if not isinstance(output, str):  # a single number applies to every request
         return tuple(steps)
     drawn = draw_outputs(output, len(steps), seed)
@@ -92,7 +92,7 @@ def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
 
 
 def shared_prefixes(options: DataOptions, tokenizer: Tokenizer) -> list[str]:
-    """Return the prefixes; a single empty one if none is requested."""
+    """Return the prefixes, or a single empty prefix if none is requested."""
     if options.prefix_tokens is None:
         return [""]
     return [

@@ -63,7 +63,7 @@ class RecordedTask(NamedTuple):
 
 @frozen
 class Recording:
-    """Tasks of a recording, and what the reader assumed."""
+    """Tasks of a recording, and the assumptions of the reader."""
 
     format: str
     graphs: tuple[TaskGraph, ...]
@@ -476,7 +476,7 @@ def _amounts(rounds: Sequence[_Round], contexts: Sequence[int]) -> tuple[list[in
 def _round_calls(
     rounds: Sequence[_Round], contexts: Sequence[int], added: Sequence[int], kept: Sequence[int]
 ) -> Iterator[RecordedCall]:
-    """Yield the calls of a session, each of which waits for the one before."""
+    """Yield the calls of a session, each of which waits for the previous one."""
     ended_ns = 0
     for number, this in enumerate(rounds):
         yield RecordedCall(

@@ -96,7 +96,7 @@ def conclude(
 
 
 def _curve_point(row: Observation, pipeline: Pipeline) -> CurvePoint:
-    """Return the modelled figures beside the measured ones."""
+    """Return the modelled figures next to the measured ones."""
     expected = predict(replace(pipeline, items=row.items), row.concurrency)
     return CurvePoint(
         row.concurrency,

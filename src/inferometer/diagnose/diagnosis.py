@@ -146,7 +146,7 @@ class ChangeTrial:
 
 @frozen
 class CurvePoint:
-    """The figures of the queueing model for one load, beside the measured ones."""
+    """The figures of the queueing model for one load, next to the measured ones."""
 
     concurrency: int
     throughput: float

@@ -2,7 +2,7 @@
 
     observations, the machine's cores -> fitted -> Pipeline      (configured as in the last observation)
 
-Service times come from the lightest load, where nothing stretches them. If batches of several sizes were observed, a
+Service times come from the lightest load, where nothing prolongs them. If batches of several sizes were observed, a
 line through them separates the fixed cost of an execution from the cost per inference.
 """
 
@@ -86,7 +86,7 @@ def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
 
 
 def _ours(row: Observation, host: HostUse) -> float:
-    """Return the cores available to us: idle ones, or the share of all cores that matches our share of the demand."""
+    """Return the number of cores available to the server: the idle cores, or its share of all cores by demand."""
     cores = cores_of(host)
     if host.server is None:
         return cores
@@ -205,7 +205,7 @@ def _is_alone(row: Observation, step: Step) -> bool:
 
 
 def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point]:
-    """Return a step at the lightest load, and at loads with clearly larger batches that nothing stretched.
+    """Return a step at the lightest load, and at loads with clearly larger batches that nothing prolonged.
 
     On the cores, the effect of other programs is known; so if necessary, batches under the lightest such load are used.
     """

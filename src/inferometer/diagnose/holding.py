@@ -40,7 +40,7 @@ class SharedLimit:
 
 @frozen
 class SlowBatches:
-    """Execution time of a batch beside that of a single request."""
+    """Execution times of a batch and of a single request."""
 
     batch: float
     batch_s: float

@@ -10,9 +10,9 @@ where `per_request` is the cost that batching does not reduce (the prefill, and 
 and `shared` the cost that all requests in service share. Both are fitted to the measured loads. Then
 
 * the lightest load shows the prefill: as reported by the server's metrics, or else the 10th percentile of the time to
-  first token, minus one step. Other programs on the machine delay some first tokens, but hardly ever make one early.
-  Throughput x prefill is the share of the server's time spent on prompts (utilisation law), and 1 / prefill is the
-  throughput they allow;
+  first token, minus one step. Other programs on the machine delay some first tokens, but hardly ever make a first token
+  early. Throughput x prefill is the share of the server's time spent on prompts (utilisation law), and 1 / prefill is
+  the throughput they allow;
 * if the number in service stops growing while the load grows, requests queue. That is the limit only if the fit
   predicts more throughput with more in service. The cause is the KV cache if it is full, and a setting otherwise;
 * requests that queue in the server have been sent: if its metrics show any, the client is not the limit.
@@ -215,7 +215,7 @@ def waits_inside(level: ServingLevel) -> bool:
 
 def _seen_at_once(levels: Sequence[ServingLevel], prefill_s: float | None) -> float | None:
     """Return the number of concurrent token streams that the client saw (Little's law), if doubling the load made
-    them neither more nor slower although the server had time left beside the prompts."""
+    them neither more nor slower although prompts left the server time to spare."""
     if len(levels) < 2 or (levels[-1].server is not None and levels[-1].server.waiting_mean is not None):
         return None  # the server reports that none wait
     before, top = levels[-2:]

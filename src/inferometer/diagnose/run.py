@@ -105,7 +105,8 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
 
 
 def another_fits(now_ns: int, longest_ns: int, end_ns: int) -> bool:
-    """Return whether a trial as long as the longest so far fits into the budget. The first trial always does."""
+    """Return whether a trial as long as the longest so far fits into the budget, which is always so for the first
+    trial."""
     return not longest_ns or now_ns + longest_ns < end_ns
 
 

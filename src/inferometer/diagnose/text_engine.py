@@ -7,9 +7,9 @@ The server works in steps. A step generates one token for each running answer an
 Requests wait in order of arrival until a slot is free and their prompt fits into the KV cache. If the cache is full,
 the answer that was admitted last is preempted: it returns to the head of the queue, and its tokens are read again.
 
-Prompts are read in one of three ways. `whole` reads whole prompts beside the running answers, as many as fit into the
-token budget of a step. `chunked` cuts them to the rest of the budget. `apart` reads whole prompts in steps of their
-own, in which no running answer gets a token.
+Prompts are read in one of three ways. `whole` reads whole prompts in the same steps as the running answers, as many as
+fit into the token budget of a step. `chunked` cuts them to the rest of the budget. `apart` reads whole prompts in
+separate steps, in which no running answer gets a token.
 
 Steps in which nothing starts or ends are alike except for the growing context, so they are simulated together: the cost
 of a simulation depends on the number of requests, not on the number of tokens.

@@ -47,7 +47,7 @@ UNSURE = {
     "mean": 0.02, "p50": 0.03, "p90": 0.05, "p99": 0.08, TTFT: 0.06, "ttft p50": 0.05, "ttft p99": 0.12,
     TPOT: 0.01, "tpot p50": 0.01, "tpot p99": 0.05,
 }  # fmt: skip
-"""The same for a measurement of `_USUAL` requests whose interval is unknown."""
+"""Standard deviations of a logarithm for a measurement of `_USUAL` requests whose interval is unknown."""
 _USUAL = 100
 _NORMAL = 1.96
 _REQUESTS = 250  # simulated requests of a load while fitting

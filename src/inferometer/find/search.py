@@ -242,7 +242,8 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
 
 
 def _between(known: Knowledge) -> float:
-    """Bisect between loads that met and missed the SLO, then prove either one alternately."""
+    """Bisect between loads that met and missed the SLO; then measure the two nearest loads alternately, until both are
+    proven."""
     low, high = known.highest_met, known.lowest_missed
     if not low:
         return max(1.0, high // 2) if known.is_whole else tidy(high / 2)

@@ -408,7 +408,7 @@ def _request_text(request: Buffer) -> str:
 
 
 class RequestLog:
-    """Log of one line per request and reply (-v -v). It slows down the client."""
+    """Log of one line per request and reply (-v -v), which slows down the client."""
 
     def __init__(self, requests: Sequence[Request], wiring: Wiring) -> None:
         self._requests = requests

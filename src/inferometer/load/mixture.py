@@ -19,7 +19,7 @@ EXACT = 0.002  # tolerated error of a class's share in the list
 def mixture(weights: Sequence[float], sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return (class, step of its data) for each place; `sizes` is the number of different requests of each class.
 
-    Every request of a class occurs at least once, unless the list would become too long.
+    Every request of a class occurs at least once in the list, unless the list would become too long.
     """
     total = sum(weights)
     shares = [weight / total for weight in weights]

@@ -1,10 +1,10 @@
 """The loop that sends tasks written in Python: coroutines that make calls, and may await anything else.
 
-The coroutines run on an event loop of asyncio in the same thread. Its selector is the engine's own loop: while asyncio
+The coroutines run on an event loop of asyncio in the same thread. Its selector is the engine's loop: while asyncio
 waits, the engine sends and receives, and it returns when a coroutine can continue. So timers of asyncio are as precise
 as the engine's, and a call costs no switch between threads.
 
-* A task ends when its function does, with a row of its own; calls still in flight then are cancelled.
+* A task ends when its function does, which writes a separate row; calls still in flight at that time are cancelled.
 * A call is due when the function makes it. All time between calls is that of tools.
 * A function that blocks, instead of awaiting, delays all tasks of its worker; their lateness shows it.
 """
@@ -47,7 +47,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Rounds(selectors.BaseSelector):
-    """Selector of the event loop; its wait is a round of the engine. Other descriptors are in a set of their own, whose
+    """Selector of the event loop; its wait is a round of the engine. Other descriptors are in a second set, whose
     descriptor the engine watches."""
 
     def __init__(self, wait: Callable[[float | None], None]) -> None:

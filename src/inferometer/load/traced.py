@@ -1,9 +1,9 @@
 """The engine with spans: it samples requests and sends their ids to the server.
 
 A request is sampled before it is sent, and then carries its ids in `traceparent`. The others carry none: rendering a
-header into every request would cost more than the whole rest of the path. All that is reported here is which requests
-were sampled, and the error texts of those that failed; the controller finds both, and the slowest, among the records
-(records/span_matcher.py).
+header into every request would cost more than the whole rest of the path. This module only reports which requests were
+sampled, and the error texts of failed requests; the controller finds both kinds, and the slowest requests, among the
+records (records/span_matcher.py).
 
 The usual path, `next_step`, is that of the engine without spans. The number of requests until the next sampled one is
 drawn in advance. If that is far off, requests are not counted one by one: the number of rows is compared between rounds

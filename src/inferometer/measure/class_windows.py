@@ -72,7 +72,7 @@ def _own_times(settings: LevelSettings) -> Slo | None:
 
 @dataclass(slots=True)
 class ClassCourse:
-    """One class of a level: its counters beside our own counts, its schedule, its figures by window."""
+    """One class of a level: the server's counters and our own counts, its schedule, and its figures by window."""
 
     number: int
     settings: ClassSettings

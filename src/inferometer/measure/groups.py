@@ -1,4 +1,4 @@
-"""Traffic classes with workers of their own: starting and measuring them."""
+"""Traffic classes, each with its own workers: starting and measuring them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

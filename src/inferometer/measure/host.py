@@ -65,8 +65,8 @@ class ProcessTable:
 
 
 def _scheduled(pid: int) -> tuple[float, int]:
-    """Return how long its threads waited for a core, and how often they were scheduled; zeros if the kernel hides
-    it."""
+    """Return how long the threads of a process waited for a core, and how often they were scheduled; zeros if
+    unknown."""
     total_ns = runs = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -155,7 +155,7 @@ def _most_workers(setup: Setup) -> int:
 
 
 def _most_slots(setup: Setup) -> int:
-    """Return the most workers that are useful: each needs a request of its own."""
+    """Return the largest useful number of workers: each needs at least one request."""
     if setup.options.periodic_concurrency is not None:
         return 1
     if setup.options.session_concurrency is not None:

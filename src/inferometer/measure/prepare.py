@@ -115,10 +115,10 @@ class Habits(NamedTuple):
 
 
 OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True, follows_work=True)
-"""Habits of `inferometer measure` and the API."""
+"""Preparation by `inferometer measure` and the API."""
 
 STREAMING_HABITS = OWN_HABITS._replace(streams_text=True)
-"""The same with a single model."""
+"""Preparation by `measure` with a single model, which streams text answers."""
 
 Render = Callable[[Service], Traffic]
 """Function that renders the requests of a run for the address of a service."""

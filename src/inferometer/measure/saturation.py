@@ -148,7 +148,7 @@ def _grows_in_proportion(steps: Sequence[Tried]) -> bool:
 
 
 def _between(tried: Sequence[Tried], left_ns: float) -> int | None:
-    """Return a load in the wider gap beside the knee; None if both are narrow, or time is short."""
+    """Return a load in the wider of the two gaps next to the knee; None if both are narrow, or if time is short."""
     rows, top = sorted(tried, key=lambda row: row.load), knee(tried)
     gaps = [(low.load, high.load) for low, high in pairwise(rows) if top in (low.load, high.load)]
     for low, high in sorted(gaps, key=lambda gap: gap[0] / gap[1]):

@@ -180,7 +180,7 @@ def _ambiguous_contexts(steps: Sequence[TaskStep]) -> list[Mistake]:
 
 
 class Answers(NamedTuple):
-    """Part of a prompt: the answers of these nodes, each on a line of its own."""
+    """Part of a prompt: the answers of these nodes, one per line."""
 
     nodes: tuple[int, ...]
 

@@ -439,7 +439,7 @@ class Options:
     check_python: str | None = only_ours(
         "--check-python",
         "Check a sample of the answers with a Python function, which gets the answer and the body of the request. It "
-        "returns True or None if the answer is right, otherwise False or what is wrong.",
+        "returns True or None if the answer is right, otherwise False or a description of the error.",
         check_function,
     )
     check_sample: float = only_ours(
@@ -451,8 +451,8 @@ class Options:
     )
     check_similarity: float = only_ours(
         "--check-similarity",
-        "Least similarity to the answers of --check reference:FILE: of texts, the share of common words in order; of "
-        "floats, the cosine; of others, the share of equal elements.",
+        "Minimum similarity to the answers of --check reference:FILE: for texts, the share of common words in order; "
+        "for floats, the cosine similarity; for other values, the share of equal elements.",
         share(zero=False),
         default=0.9,
         shown="90%",

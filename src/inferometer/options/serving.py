@@ -39,7 +39,11 @@ def ready() -> Any:
 
 def start_timeout() -> Any:
     return option(
-        "--start-timeout", "Longest time of a start", duration(zero=False), default=START_S, shown="2m"
+        "--start-timeout",
+        "Maximum time for a start of the server",
+        duration(zero=False),
+        default=START_S,
+        shown="2m",
     )
 
 

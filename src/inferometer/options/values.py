@@ -154,7 +154,8 @@ def _refuse_time(name: str, word: str, metavar: str = "") -> None:
 
 
 def _refuse_content(name: str, word: str) -> None:
-    """Raise for a body, or the name of a file, where a number belongs: other tools have such options."""
+    """Raise for a body or a file name where a number belongs, since options of other tools with the same name take
+    them."""
     if word.lstrip()[:1] in ("{", "@"):
         body = word
     elif re.search(r"[A-Za-z]", word) and is_named(word):

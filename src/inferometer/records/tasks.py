@@ -3,7 +3,7 @@
 Every row of a call has the due time of its task as `sequence_started_ns`, and as its sequence the number of the task,
 the node of the call, and, if the task has ended with it, the outcome of the task. The calls of a task written in Python
 are numbered, and their rows also have the number of the call whose conversation they continue. Such a task ends when
-its function does, with a row of its own, which has the status `TASK_END` and is not a request.
+its function does; a separate row with the status `TASK_END`, which is not a request, records that.
 """
 
 from dataclasses import replace

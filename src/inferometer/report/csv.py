@@ -76,7 +76,7 @@ GPU_COLUMNS = (
 
 
 def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
-    """Write the main file and one for each composing model beside it; write nothing if no level is reported."""
+    """Write the main file, and next to it one file for each composing model; write nothing if no level is reported."""
     text = main_csv(result)
     if not text:
         return ()

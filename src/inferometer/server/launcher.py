@@ -2,7 +2,7 @@
 
     values -> words, environment, files -> process under a guard -> ready, or the reason why not
 
-The guard (`guard.py`) ends the server if its owner is killed. Every start writes a log of its own, which is kept.
+The guard (`guard.py`) ends the server if its owner is killed. Every start writes its own log, which is kept.
 """
 
 import os

@@ -74,7 +74,7 @@ def _chat(messages: Sequence[Any]) -> Fields:
 
 
 def _message(message: Any) -> Any:
-    """Convert a message of a chat: images have a field of their own, arguments of tools are objects."""
+    """Convert a message of a chat: images become a separate field, arguments of tools become objects."""
     if not isinstance(message, dict):
         return message
     found = dict(message)

@@ -1,7 +1,7 @@
 """Images and sounds in chat messages: files named in a prompt, and generated ones of a given size.
 
 A word such as `@photo.jpg` in a prompt is the file of that name, relative to the folder in which the command runs;
-`@"my photo.jpg"` may contain blanks. Only words with the suffix of an image or a sound are files: `@home` is text.
+`@"my photo.jpg"` may contain blanks. Only words with the suffix of an image or a sound count as files: `@home` is text.
 
 Generated media differ from request to request, to avoid cache hits in the server, and are the same for the same seed.
 Images are PNG files of coloured squares: a server decodes them to the requested number of pixels, but they have fewer

@@ -1,4 +1,4 @@
-"""APIs without a row of their own: a template of the body, and the paths of the parts of a reply.
+"""APIs that are not listed: described by a template of the body, and by the paths of the parts of a reply.
 
 In the template, a string such as "{{prompt}}" stands for a value: `prompt`, `messages`, `model`, `max_tokens` or
 `stream`. Inside a longer string, it is inserted as text. A field whose whole value is not known, such as `max_tokens`

@@ -10,7 +10,7 @@ A request for several choices (`n`) has their events in one stream, in any order
 choice, so the times are grouped by choice; see `by_choice`.
 
 Latency ends with the last response, as for every other stream (docs/measurement.md): the reader of the answer waits for
-nothing after it. Only if no event carries content does it end with the last one before `[DONE]`.
+nothing after it. If no event carries content, it ends with the last event before `[DONE]`.
 """
 
 import json

@@ -54,9 +54,9 @@ def _unknown(lost: LostClient) -> str:
     """Report which requests of a lost client are in no figure, although the server may have answered them."""
     since = f"in the {rough(lost.silent_s)} s before that" if lost.silent_s else "after its last report"
     if not lost.outstanding:
-        return f"what it sent {since} is in no figure"
+        return f"requests that it sent {since} are in no figure"
     were = "request that was" if lost.outstanding == 1 else "requests that were"
-    return f"what it sent {since} is in no figure, nor the {lost.outstanding:,} {were} outstanding by then"
+    return f"requests that it sent {since} are in no figure, nor the {lost.outstanding:,} {were} outstanding then"
 
 
 def _shortfall(clients: Sequence[ClientFigures], asked: int) -> Iterator[Remark]:

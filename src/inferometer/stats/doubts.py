@@ -197,7 +197,7 @@ def _waiting_part(ours: CoreUse) -> float:
 
 
 def _holder(host: HostUse | None) -> str:
-    """Return a clause about who used most of the cores that this tool waited for; empty if unknown."""
+    """Return a clause that names the main user of the cores that this tool waited for; empty if unknown."""
     if host is None or host.others is None:
         return ""
     users = (
@@ -262,7 +262,7 @@ def stall_period_s(slow: Groups) -> float | None:
 
 
 def _is_regular(times: NDArray[np.int64]) -> bool:
-    """Return whether positive times differ as little as calibrated for their number."""
+    """Return whether these positive times differ no more than the limit calibrated for their number."""
     return float(times.std()) <= REGULAR.get(len(times), REGULAR_ENOUGH) * float(times.mean())
 
 

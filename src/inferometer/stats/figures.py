@@ -316,7 +316,7 @@ _GOODPUT = Metric(
     lambda found: None if found.goodput is None else found.goodput.share,
     short="goodput",
 )
-"""Only for SLOs, which define a good request."""
+"""The share of good requests, which only an SLO defines."""
 _WRONG = Metric(
     "wrong_answer_rate",
     "Wrong Answers",
@@ -327,7 +327,7 @@ _WRONG = Metric(
     interval=lambda found: None if found.checks is None else found.checks.share,
     may_max=True,
 )
-"""Only for SLOs and comparisons, since few runs check answers."""
+"""The share of wrong answers, only for SLOs and comparisons, since few runs check answers."""
 OUTPUT_METRICS = (
     _output("snr", "signal-to-noise ratio", "dB", True, same=math.inf),
     _output("cosine", "cosine", "", True, same=1.0),

@@ -16,7 +16,7 @@ With token latencies, the latency rules apply to the time to the first token and
 The sequential test asks the same question, "are at most 1 - p of the queries over the target?", after each of many
 looks, and its error probability holds for all looks together. For each side it mixes the likelihood ratios of several
 alternatives against the boundary. By Ville's inequality, the mixture exceeds 1 / error with at most that probability if
-the boundary, or anything on its own side, is the truth (Robbins 1970). As in loadgen, that holds for independent
+the boundary, or any value on its side, is the true value (Robbins 1970). As in loadgen, that holds for independent
 queries. Queries that wait for each other are not: counts are divided by the factor by which sections of the run vary
 more than independent queries would, and nothing is decided before the sections are longer than that correlation.
 """

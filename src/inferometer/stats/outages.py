@@ -2,8 +2,8 @@
 
 A server is gone from its last successful answer before an unanswered request until the next successful one. Outages
 less than a second apart are merged: a starting server answers some requests and loses others. It has recovered when
-`STEADY` successful answers in a row took no more than twice the median before the outage: requests that waited for it
-are slow, and those behind them wait too.
+`STEADY` successful answers in a row took no more than twice the median before the outage: requests that waited for the
+server are slow, and so are the requests queued behind them.
 """
 
 from collections import deque

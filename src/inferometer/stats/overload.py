@@ -84,7 +84,8 @@ def is_within(capacity: Estimate, per_s: float) -> bool:
 def busy_rate(ends: Groups, per_s: float) -> Estimate | None:
     """Return the throughput while requests wait, at this load; None if they barely wait.
 
-    Also None if only groups of ends are known, since it needs the end and duration of each request.
+    The result is also None if only groups of ends are known, since the computation needs the end and duration of each
+    request.
     """
     if len(ends) <= FEWEST or not ends.is_exact:
         return None

@@ -46,7 +46,7 @@ def bounds(before: CounterReading, after: CounterReading) -> tuple[int, int]:
 
 def waiting(before: CounterReading | None, after: CounterReading | None) -> float | None:
     """Return the mean number of requests in the server's queues between two readings, by Little's law: total waiting
-    time over elapsed time. None if not read, or if the counters were reset."""
+    time over elapsed time. The result is None if the counters were not read, or were reset."""
     if before is None or after is None or after.middle_ns <= before.middle_ns:
         return None
     queued_ns = sum(row.queue_ns for row in after.counters.values())

@@ -286,7 +286,7 @@ class Series:
 
 
 class Ordered:
-    """At least one value in order: the exact counterpart of a sketch."""
+    """The values of a series in order, at least one: the exact counterpart of a sketch."""
 
     __slots__ = ("_values", "count", "greatest", "least")
 

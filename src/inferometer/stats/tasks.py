@@ -141,7 +141,7 @@ class TaskBook:
     """The tasks of a class: collects the rows of their calls until they have ended. Without graphs, tasks are written
     in Python, and each call is assumed to wait for the last call of its task that ended before it was made.
 
-    It sees every row, those between levels and of a warm-up included, since a task may last longer than a level.
+    It receives all rows, including those between levels and of a warm-up, since a task may last longer than a level.
     """
 
     def __init__(self, graphs: Sequence[TaskGraph], kinds: Sequence[str], answers: str = "live") -> None:

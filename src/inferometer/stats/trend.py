@@ -4,9 +4,9 @@ A run's own interval shows how precisely that run was measured. It does not show
 differ: that spread is usually larger, and only the history shows it. So the test uses only the logarithms of the
 values, and their spread between changes is the noise.
 
-Two shapes are searched for: a step (all runs before it against all after it), and an excursion (some runs in the middle
-against those on both sides, such as a regression that was fixed). For each, the strongest place is taken, with at least
-`SIDE` runs in every part, so that a single bad run is never a change. It is tested as follows:
+The test looks for two shapes: a step (all runs before it against all after it), and an excursion (some runs in the
+middle against those on both sides, such as a regression that was fixed). For each, the strongest place is taken, with
+at least `SIDE` runs in every part, so that a single bad run is never a change. It is tested as follows:
 
 * A permutation test. Runs without a change could have come in any order, so the actual order is compared with random
   ones. This holds for any distribution of the noise. Outliers are first pulled in to `FAR` times the usual distance
@@ -152,7 +152,7 @@ class _Shape:
 
 
 _Test = Callable[[Logs, _Shape, float, float], bool]
-"""Whether one place is stronger than noise is anywhere, at this rate."""
+"""Function that returns whether one place is stronger than noise is at any place, at this rate of false alarms."""
 
 
 def _steps(count: int) -> _Shape:

@@ -1,7 +1,7 @@
 """The rule by which every command claims an effect: shown, not shown, or inconclusive.
 
 An effect is *shown* when its whole interval lies beyond the limit. It is *not shown* when the interval rules out every
-effect that matters; a figure that did not change only because it was measured too briefly does not qualify. Everything
+effect that matters; a figure whose measurement was too short to show a change does not qualify. Everything
 else is *inconclusive*, and the verdict carries the effect that the data could have shown.
 
 Percentages are changes of a ratio, so widths are compared on a logarithmic scale.

@@ -26,13 +26,13 @@ Student's t has as many degrees of freedom as overlapping batches have: 3/2 (k -
 1984).
 
 The interval covers at least half the time between two bursts, and `LEAST` of the rate. An event can have several
-tokens, as with speculative decoding: the ratio is that of finished answers, with an error of its own.
+tokens, as with speculative decoding: the ratio is that of finished answers, whose error is added.
 
 With fewer than two rounds, there is nothing to compare: the interval is based on sections of the time.
 
-If answers arrive **whole**, no token of an unfinished answer is known. Then tokens, too, follow Little's law: the
-number in flight times the tokens of ended answers over their latency. Longer answers take longer, so the ratio varies
-less than either of them.
+If answers arrive **whole**, no token of an unfinished answer is known. In this case tokens follow Little's law as well:
+the number in flight times the tokens of ended answers over their latency. Longer answers take longer, so the ratio
+varies less than either of them.
 
 **Requests** follow Little's law: the number in flight, which is known exactly at any time, over their mean latency. The
 two figures of a row thus agree, and the interval is that of the mean latency, or that of tokens over the mean length of

@@ -15,7 +15,7 @@ _AGO = r"(\d+(?:\.\d+)?)([smhdw])"
 
 @frozen
 class RunFilter:
-    """Conditions on runs; an empty one matches all."""
+    """Conditions on runs; without any, all runs match."""
 
     model: str = ""  # one of the run's models
     tags: tuple[str, ...] = ()  # the run has all of them

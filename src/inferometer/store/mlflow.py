@@ -1,4 +1,4 @@
-"""Runs in MLflow's folder format ("file store", `mlruns`), so that MLflow shows them beside others.
+"""Runs in MLflow's folder format ("file store", `mlruns`), so that MLflow shows them next to other runs.
 
     DIR/<experiment>/meta.yaml                        one experiment, `inferometer`, for all runs
     DIR/<experiment>/<run>/meta.yaml

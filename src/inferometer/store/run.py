@@ -1,4 +1,4 @@
-"""A stored run: what lists, trends and reruns need to know about it."""
+"""A stored run, with the data that lists, trends and reruns need."""
 
 import dataclasses
 import signal

@@ -20,7 +20,7 @@ LARGEST = 16 * MIB
 
 @frozen
 class RunFolder:
-    """Files are replaced as a whole, so that no reader ever sees half of one."""
+    """Files are replaced as a whole, so that readers never see partial files."""
 
     path: Path
 

@@ -37,7 +37,8 @@ _SHORT = re.compile(f"[0-9a-f]{{{FEWEST},{DIGITS}}}")
 
 
 def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | None:
-    """The folder of the store: as given, else from the environment, else in the working directory. None disables it."""
+    """The folder of the store: as given, else from the environment, else in the working directory. None if storing is
+    disabled."""
     if is_off:
         return None
     named = os.environ.get(VARIABLE)

@@ -126,7 +126,7 @@ def _of_interference(answer: "Interference") -> RunSummary:
 
 
 def _of_study(answer: "Study") -> RunSummary:
-    """Every measured trial, and the recommended configuration."""
+    """The points of every measured trial, and the recommended configuration."""
     from inferometer.tune.study import recommend
 
     found = recommend(answer)

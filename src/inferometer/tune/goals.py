@@ -28,7 +28,7 @@ _TEXT_OBJECTIVES = {
     **{row.short: row.tag for row in METRICS if row.tag.startswith("energy_per_")},
     "goodput": GOODPUT_RATE,
 }
-"""The same of servers that generate text, and of an SLO."""
+"""Objectives of servers that generate text, and of an SLO."""
 
 
 def parse_objectives(text: str | None, *, is_launched: bool = False) -> tuple[tuple[str, float], ...]:

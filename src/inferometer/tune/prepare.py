@@ -36,7 +36,7 @@ def groups(settings: TuneSettings) -> Sequence[tuple[ModelSettings, ...]]:
 
 
 def are_whole(settings: TuneSettings) -> bool:
-    """Return whether every model to be loaded has a complete configuration of its own."""
+    """Return whether every model to be loaded has its own complete configuration."""
     names = settings.names
     while names:
         found = model_config.read_model(settings.launch.repositories, name := names.pop())

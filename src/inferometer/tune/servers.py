@@ -33,7 +33,7 @@ class ModelServer(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """None for a process that is not ours, or not on this machine."""
+        """The process id of the server; None for a process that is not ours, or not on this machine."""
 
     def start(self) -> None:
         """Start the server; return when it answers."""

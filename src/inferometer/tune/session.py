@@ -203,7 +203,7 @@ class _Opening:
 def _deployment_for(
     opening: _Opening, group: Sequence[ModelSettings], deployment: Deployment | None
 ) -> Deployment:
-    """Return the deployment for these models, which is another one if a model has its own server flags.
+    """Return the deployment for these models; models with their own server flags get a separate one.
 
     The meter's connections are closed before a server stops, because it waits for open ones.
     """
@@ -341,7 +341,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
 
 def _gives_up(failed: Sequence[Trial], deployment: Deployment) -> bool:
     """Return whether the first attempts show that no other will succeed: several failed for the same reason, or many
-    failed. The same reason may have other numbers, such as a port."""
+    failed. Reasons count as the same if they differ only in numbers, such as a port."""
     same = {re.sub(r"\d+", "", trial.reason.partition("; see its log")[0]) for trial in failed}
     most = deployment.most_failures
     return len(failed) >= (min(SAME_FAILURES, most) if len(same) == 1 else most)

@@ -109,7 +109,8 @@ class Study(Answer):
 
 
 def accounted(study: Study, total_s: float) -> Study:
-    """Return the study with the account of a command that took `total_s`. Trials in the journal are of earlier ones."""
+    """Return the study with the account of a command that took `total_s`. Trials in the journal come from earlier
+    commands."""
     own = [trial for trial in study.trials if not trial.is_recalled]
     servers = len({trial.server for trial in own}) or 1
     loading_s, warming_s, measuring_s = (
@@ -143,7 +144,7 @@ class Recommendation:
     @property
     def ruling(self) -> Ruling:
         """Whether the gain over the default is shown. A gain of a single run is inconclusive; without a default it is
-        not shown. If it is undecided whether the SLO is met, so is everything else."""
+        not shown. If it is undecided whether the SLO is met, the gain is inconclusive too."""
         if self.slo == INCONCLUSIVE:
             return INCONCLUSIVE
         if self.gain is None:

@@ -1,4 +1,4 @@
-"""Check a twin against the server: forecasts beside measurements of the same loads."""
+"""Check a twin against the server: forecasts next to measurements of the same loads."""
 
 import math
 import threading
@@ -66,7 +66,7 @@ class CheckRequest:
 
 
 def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
-    """Return the twin with forecasts beside the measured figures."""
+    """Return the twin with forecasts next to the measured figures."""
     forecasts: list[LoadForecast] = []
     check_stated(asked.origins or run_names(asked.results), asked.results)
     for result in asked.results:
@@ -172,7 +172,7 @@ class _Quiet(Watcher):
 
 
 def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[LoadForecast]:
-    """Forecast each model of a load, beside results measured at the same time."""
+    """Forecast each model of a load, next to results measured at the same time."""
     measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
     row = maybe_text_row(results[0], results[0].levels[-1])
     if row is not None and _is_text(twin, row.part):

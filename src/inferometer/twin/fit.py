@@ -192,7 +192,7 @@ def load_part(result: Result, level: Level) -> LoadPart:
 
 
 def measured_as(result: Result, level: Level) -> MeasuredAs:
-    """Return how a level was measured, including its arrivals. Warm-up requests have a schedule of their own."""
+    """Return how a level was measured, including its arrivals. Warm-up requests follow a separate schedule."""
     seconds = 1.0 if level.measurement is None else level.measurement.duration_ns / NS_PER_S
     seed = 0 if result.source else int((result.asked.get("data") or {}).get("seed", 0))
     skipped_s = 0.0 if level.start is None else level.start.duration_ns / NS_PER_S

@@ -40,7 +40,7 @@ _LARGEST = 64  # batch size, if batching is switched on without a maximum
 
 
 def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
-    """Return the twin with forecasts of these loads in place of its own."""
+    """Return the twin with forecasts of these loads, which replace its previous forecasts."""
     forecasts = tuple(row for load in loads for row in forecast(twin, load))
     return replace(twin, command=f"{COMMAND} predict", forecasts=forecasts)
 

@@ -7,9 +7,9 @@ The scheduler may also put work on a busy core although another one is free, unt
 throughput, but it is frequent enough to affect one request in a hundred: the p99 lies between its value without such a
 collision and its value with one that lasts for a whole step. The prediction is the middle of the two.
 
-Very short requests spend much of their core time on wake-ups, which are rarer on cores that are busy anyway. How much
-rarer is unknown: next to such a model, a figure lies between its value with all cores shared and its value for the
-model alone. The prediction is again the middle.
+Very short requests spend much of their core time on wake-ups, which are rarer on cores that are busy anyway. The size
+of this effect is unknown: next to such a model, a figure lies between its value with all cores shared and its value for
+the model alone. The prediction is again the middle.
 """
 
 import math

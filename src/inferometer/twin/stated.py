@@ -1,4 +1,4 @@
-"""Which figures of another tool's file a fit needs, and which of them are missing. Pure."""
+"""Figures that a fit needs from another tool's file, and which of them are missing. Pure."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def check_stated(origins: Sequence[str], results: Sequence[Result]) -> None:
 
 
 def maybe_missing(result: Result, level: Level) -> str | None:
-    """Return what another tool's file does not state about a level although a fit needs it."""
+    """Return the figures of a level that a fit needs and another tool's file does not state."""
     found = level.measurement
     if not result.source or found is None or not found.request_count:
         return None

@@ -104,7 +104,7 @@ class Band:
 
 @frozen
 class LoadForecast:
-    """The forecast for one model under a load, beside the measured figures if available."""
+    """The forecast for one model under a load, with the measured figures if available."""
 
     load: TwinLoad
     model: str

@@ -19,7 +19,7 @@ NEWEST = 50  # newest runs to search for the run of a job
 
 
 class Site:
-    """One store in the browser."""
+    """A store with its queue and readers, shared by all pages."""
 
     def __init__(self, folder: Path, startables: Iterable[Startable]) -> None:
         self.folder = folder.resolve()

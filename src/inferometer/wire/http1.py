@@ -81,7 +81,7 @@ def _encode_field(name: str, value: str, framed: bool) -> bytes:
 
 
 class Head(NamedTuple):
-    """Status line and headers of a reply, and what they imply for its body and the connection."""
+    """Status line and headers of a reply, and their consequences for its body and the connection."""
 
     status: int
     reason: str

@@ -1,4 +1,4 @@
-"""Classes of traffic: figures of each class beside the total, over time, and outages of their servers."""
+"""Classes of traffic: figures of each class and of the total, also over time, and outages of their servers."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -218,7 +218,7 @@ def _wrong_cell(found: Measurement) -> str:
 
 
 def _rate_row(found: Measurement, rates: Rates) -> tuple[str, ...]:
-    """Due, sent and answered rates, and latency beside service time."""
+    """Due, sent and answered rates, and latency next to service time."""
     asked = map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s))
     times = ((average(row), at_percentile(row, 99)) for row in (found.latency, found.service))
     return (*asked, *chain.from_iterable(times))

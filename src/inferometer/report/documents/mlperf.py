@@ -1,4 +1,4 @@
-"""The verdict of MLPerf's rules, and the sequential test of the same question beside it."""
+"""The verdict of MLPerf's rules, and the result of the sequential test of the same question."""
 
 from collections.abc import Iterator
 

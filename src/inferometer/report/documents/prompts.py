@@ -9,7 +9,7 @@ from inferometer.stats.result import Result, best
 
 
 def prompts_section(result: Result) -> Section | None:
-    """The client's token counts beside the server's; None if requests have no prompts."""
+    """The client's token counts next to the server's; None if requests have no prompts."""
     found = result.prompts
     if found is None:
         return None

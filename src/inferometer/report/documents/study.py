@@ -373,7 +373,7 @@ def _startup(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def pareto(study: Study) -> tuple[Trial, ...]:
-    """Trials from the lowest p99 latency up; each has more throughput than all before it."""
+    """Trials in order of p99 latency; each has more throughput than all trials before it."""
     rows = line(pool(study.trials), LATENCY_P99, THROUGHPUT)
     best_of_each = sorted(rows, key=lambda row: (row[0], -row[1]))
     return tuple(trial for _, _, trial in rising(best_of_each))

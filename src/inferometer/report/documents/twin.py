@@ -136,7 +136,7 @@ def _prediction_words(row: LoadForecast) -> str:
 def _where(row: LoadForecast) -> str:
     beside = [f"{part.model} at {part.text}" for part in row.load.parts if part.model != row.model]
     words = f"{row.model} at {row.part.text}"
-    words += f" beside {', '.join(beside)}" if beside else ""
+    words += f" next to {', '.join(beside)}" if beside else ""
     settings = ", ".join(setting.text for setting in row.load.settings)
     return f"{words} with {settings}" if settings else words
 
@@ -281,8 +281,8 @@ def _anchor_points(
 
 
 def _beside(row: LoadForecast) -> str:
-    """What distinguishes a line from others of the same model."""
-    words = [f"beside {part.model}" for part in row.load.parts if part.model != row.model]
+    """Label that distinguishes a line from other lines of the same model."""
+    words = [f"next to {part.model}" for part in row.load.parts if part.model != row.model]
     words += [setting.text for setting in row.load.settings]
     return f", {', '.join(words)}" if words else ""
 
@@ -294,7 +294,7 @@ def _table_section(twin: Twin) -> Section | None:
     if not twin.forecasts:
         return None
     lead = (
-        f"With {CONFIDENCE} intervals. A distance of 1 is a factor of e in the load; other models beside it and "
+        f"With {CONFIDENCE} intervals. A distance of 1 is a factor of e in the load; other models next to it and "
         "other settings add to it."
     )
     if twin.command == "twin fit":

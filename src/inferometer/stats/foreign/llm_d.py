@@ -48,7 +48,7 @@ def read(document: Part) -> Result:
 
 
 def _moment(value: object) -> str:
-    """Return a time of JSON (text) or YAML (a value of its own)."""
+    """Return a time, which is a text in JSON and a time value in YAML."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value if isinstance(value, str) else ""

@@ -131,7 +131,7 @@ class SkippedProposal:
 
 @frozen
 class Wait:
-    """Nothing to propose until one of the running trials ends."""
+    """Event of a search that has nothing to propose until one of the running trials ends."""
 
 
 SPENT = "the budget is used up"
@@ -276,8 +276,8 @@ def load_for(problem: SearchProblem, variant: ModelVariant) -> ClientLoad:
 
 
 def formula(problem: SearchProblem, variant: ModelVariant) -> int:
-    """Return twice the capacity of all instances, 2 x batch x instances, within the bounds. An ensemble has no
-    instances of its own, and all its members work at the same time."""
+    """Return twice the capacity of all instances, 2 x batch x instances, within the bounds. An ensemble itself has no
+    instances, and all its members work at the same time."""
     room = sum(
         max(1, model_config.max_batch_size(part.config)) * model_config.total_instances(part.config)
         for part in variant.working
