@@ -316,7 +316,7 @@ def interfere(
     watcher: "Watcher | None" = None,
     **given: "Unpack[keywords.InterfereKeywords]",
 ) -> "Interference":
-    """Measure what models that share a server cost each other: each alone and all together, in turns.
+    """Measure how much models that share a server slow each other down: each alone and all together, in turns.
 
     Models are names or NAME@URL. `duration_s` is the time for each model alone, and for all together; every model gets
     the same load, `concurrency` or `rate`.
@@ -478,7 +478,7 @@ def twin_predict(
     output_tokens: int | str | None = None,
     settings: str | Sequence[str] = (),
 ) -> "Twin":
-    """Return the twin (or the one in a file) with forecasts of these loads, each with a 90 % interval.
+    """Return the twin, or the twin in a file, with forecasts of these loads, each with a 90 % interval.
 
     Several `models`, such as ["a:3", "b:1"], run at the same time and share each load by their weights; by default,
     each model of the twin runs alone. `settings` are texts such as "a.instances=2", "a.batching=on" or "a.slots=64".

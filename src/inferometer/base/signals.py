@@ -62,7 +62,7 @@ def interrupted_code() -> int:
 
 
 def was_hung_up() -> bool:
-    """Return whether the signal was SIGHUP: the classic scripts report the others as a normal end."""
+    """Return whether the signal was SIGHUP: the classic scripts report all other signals as a normal end."""
     return _RECEIVED.first == signal.SIGHUP
 
 

@@ -1,7 +1,7 @@
 """Thread limits for numeric libraries, which start a thread per core when numpy is imported.
 
-On a large machine that takes seconds of CPU time, and our processes need only one thread. Programs that are not ours,
-such as the model server, keep the user's setting.
+On a large machine this takes seconds of CPU time, although our processes need only one thread. Programs that are not
+ours, such as the model server, keep the user's setting.
 """
 
 import os

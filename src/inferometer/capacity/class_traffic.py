@@ -1,9 +1,9 @@
 """Expected traffic of the classes of a scenario: their rates over time, phase by phase.
 
-Only the classes of the measured models are used, and classes that name no model. A rate, including one changed by a
-shape or a phase, means Poisson arrivals; a ramp is cut into steps, each at its highest rate. If a class replays a
-trace, its requests arrive at the times in the trace, and arrivals of the other classes are drawn at random. Closed-loop
-classes have no rate and are rejected.
+Only classes of the measured models, and classes that name no model, are used. A rate, including one changed by a shape
+or a phase, means Poisson arrivals; a ramp is cut into steps, each at its highest rate. If a class replays a trace, its
+requests arrive at the times in the trace, and arrivals of the other classes are drawn at random. Closed-loop classes
+have no rate and are rejected.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Power is interpolated linearly over the requests per second of a replica, from its power without load, if known, to that
 at its highest measured throughput. If the planned texts differ in length from the measured ones, requests are not the
-same amount of work, so power is interpolated over the utilisation instead. All replicas run all the time, spare ones
-included.
+same amount of work, so power is interpolated over the utilisation instead. All replicas run all the time, including
+spare ones.
 """
 
 from collections.abc import Sequence

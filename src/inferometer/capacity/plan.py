@@ -68,7 +68,8 @@ class ReplicaFigures:
 
 @frozen
 class EnergyUse:
-    """Energy of all replicas, spare ones included, averaged over the traffic; `invalid` says why there is none."""
+    """Energy of all replicas, including spare ones, averaged over the traffic; `invalid` is the reason if there is
+    none."""
 
     kwh_per_h: Estimate | None = None
     kwh_per_day: Estimate | None = None

@@ -80,7 +80,7 @@ class TextReplica:
         return int(self.loads[-1].load) if self.mode == "concurrency" else self.places
 
     def failed_share(self, rate: float) -> float:
-        """Return the largest error rate of the measured loads up to this rate and of the next one above it."""
+        """Return the largest error rate of the measured loads up to this rate, and of the next higher load."""
         above = next(
             (number for number, row in enumerate(self.loads) if row.sent_per_s > rate), len(self.loads)
         )

@@ -1,4 +1,4 @@
-"""`inferometer diagnose`: find what limits a model and what would help; --apply verifies it."""
+"""`inferometer diagnose`: find the bottleneck of a model and suggest improvements; --apply tries them."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial

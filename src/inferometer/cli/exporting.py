@@ -46,7 +46,7 @@ def exporting(keeper: "Keeper", port: int | None, collector: str | None) -> Iter
 
 
 def check_request_export(own: "MeasureOptions", *, is_ray: bool) -> None:
-    """Refuse combinations that cannot work, and files that cannot be written, before anything is sent."""
+    """Refuse combinations that cannot work, and files that cannot be written, before sending requests."""
     if own.perfetto is not None:
         from inferometer.base.writing import writable
 

@@ -65,9 +65,8 @@ def _maybe_text(path: Path) -> Iterator[bytes]:
 
 
 def _named(data: bytes, folder: Path, suffix: str, there: Collection[str]) -> Iterator[tuple[Path, bool]]:
-    """Yield the files that a text names, and whether it names the file itself or only a folder above it.
-
-    The first file has an empty suffix."""
+    """Yield the files that a text names, each with whether the text names the file itself or only a folder above it.
+    `suffix` is that of the text's own file, and empty for the first file."""
     text = data.decode("utf-8", "replace")
     has_yaml = suffix in ("", ".yaml", ".yml") or (len(data) <= _MOST_YAML and suffix not in _NOT_YAML)
     scalars = set(_scalars(text)) if has_yaml else set[str]()
@@ -132,7 +131,7 @@ def _matching(folder: Path, pattern: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _imported_from(path: Path) -> Path:
-    """Return the folder from which a Python file imports: the one above its package."""
+    """Return the folder from which a Python file imports: the parent folder of its package."""
     folder = path.parent
     while (folder / "__init__.py").exists():
         folder = folder.parent
@@ -140,7 +139,7 @@ def _imported_from(path: Path) -> Path:
 
 
 def _tree(top: Path, suffixes: Iterable[str]) -> Iterator[Path]:
-    """Yield the files below a folder, but only the direct ones of / and the home directory."""
+    """Yield the files below a folder; for / and the home directory, only the files directly in it."""
     is_deep, ends = top not in (Path("/"), Path.home()), tuple(suffixes)
     for folder, inner, names in os.walk(top):
         inner[:] = [one for one in inner if is_deep and one not in _SKIPPED and not one.startswith(".")]

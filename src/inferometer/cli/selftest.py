@@ -78,7 +78,8 @@ def _run(*, is_quick: bool) -> "SelfTest":
 
 
 def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Iterator[Check]":
-    """Yield the checks as they complete. A part that raises counts as a failed check; the others still run."""
+    """Yield the checks as they complete. A part that raises an error counts as a failed check; the other parts still
+    run."""
     from inferometer.base.errors import InferometerError
     from inferometer.selftest.check import Check, CheckResult
 

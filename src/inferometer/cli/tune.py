@@ -125,7 +125,7 @@ def _with_target(request: Request[TuneOptions]) -> TuneOptions:
 
 
 def _check_output(path: Path | None, settings: "TuneSettings") -> None:
-    """Check --output before the search, if the models' own files show what will be written."""
+    """Check --output before the search, if the models' own files show which files will be written."""
     from inferometer.tune import model_config
 
     if path is None or path.is_dir():

@@ -39,7 +39,7 @@ class Client(Protocol):
 
 
 class Network(Protocol):
-    """The clients and their answers. Used by one thread at a time."""
+    """The clients and their answers. Only one thread at a time may use it."""
 
     @property
     def clients(self) -> Sequence[Client]: ...

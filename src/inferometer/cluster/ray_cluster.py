@@ -221,7 +221,8 @@ class RayCluster:
         return PlacementGroupSchedulingStrategy(self._room, placement_group_bundle_index=number)
 
     def ask(self, actor: Any, message: bytes, *, is_aside: bool) -> Any:
-        """Return a reference to the answer. Over ray:// requests run one by one: it lacks concurrency groups."""
+        """Return a reference to the answer. Over ray:// requests run one by one, because Ray's client lacks concurrency
+        groups."""
         if is_aside and not self._settings.address.startswith(REMOTE):
             return actor.handle.options(concurrency_group=ASIDE).remote(message)
         return actor.handle.remote(message)

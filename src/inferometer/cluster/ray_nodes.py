@@ -129,7 +129,7 @@ class LocalNodes:
             time.sleep(_POLL_S)
 
     def _end(self) -> None:
-        """Kill the nodes at once: they hold nothing of value, and would wait for their head."""
+        """Kill the nodes immediately: they hold no results, and would wait for their head node."""
         assert os.getsid(0) == os.getpid(), "nodes are ended with all that this process has started"
         end_session(os.getpid(), but=os.getpid())
         for pid in self._pids:

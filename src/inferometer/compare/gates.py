@@ -161,7 +161,7 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
 
 
 def _of_errors(gate: Gate, levels: Sequence[Level]) -> tuple[str, str]:
-    """Judge the failures at all levels by the interval of their share; without failures, there is nothing to judge."""
+    """Judge the failures at all levels by the interval of their share; without failures, the share is exactly 0."""
     rows = [row for level in levels if (row := level.measurement) is not None]
     failed = sum(row.failed_count for row in rows)
     ended = failed + sum(row.request_count for row in rows)

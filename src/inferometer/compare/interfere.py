@@ -200,7 +200,7 @@ class _Session:
         return []
 
     def _first_look(self, watcher: Watcher) -> Level:
-        """Run a pilot, extending it until every model has given a few answers or seems unable to."""
+        """Run a pilot, extending it until every model has given a few answers, or seems unable to answer."""
         while True:
             level, _ = self._measured(self.together, awaits_answers=False)
             found = [row.measurement for row in level.classes]

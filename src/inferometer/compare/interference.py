@@ -55,7 +55,7 @@ class SharedUse:
 
 @frozen
 class SharedModel:
-    """A model's figures alone, with the others, and the difference."""
+    """The figures of a model alone and with the other models, and their differences."""
 
     name: str
     model: str

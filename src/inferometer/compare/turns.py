@@ -155,7 +155,7 @@ def round_plans(
 
     A closed loop has a fixed number of requests per turn, proportional to the speed, so that all turns take about as
     long. Candidates about as fast as the baseline get the same number, so that even the ends of their turns match. If
-    users start staggered, a turn is a time instead, in which all of them are active.
+    users start staggered, a turn is instead a period of time in which all users are active.
     """
     if budget.ramp_ns or not isinstance(point.plan, Closed):
         return (_timed(budget, max(looks, key=lambda look: look.latency_ns)),) * len(looks)
@@ -181,7 +181,7 @@ def _timed(budget: TimeBudget, slowest: PilotRun) -> RoundPlan:
 
 
 def _count(count: int, steps: int) -> int:
-    """Round up to whole passes through the distinct requests, so that every turn sends the same."""
+    """Round up to whole passes through the distinct requests, so that all turns send the same requests."""
     return math.ceil(count / steps) * steps if count > steps else count
 
 
@@ -252,7 +252,7 @@ def _drop_half_round(all_series: Sequence[TurnSeries], number: int) -> None:
 
 
 def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> PilotRun:
-    """Run a pilot, extending it until something is answered."""
+    """Run a pilot, extending it until a request is answered."""
     turn_ns = budget.duration_ns // budget.rounds
     while True:
         look = TurnSeries(series.candidate)

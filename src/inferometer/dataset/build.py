@@ -107,7 +107,8 @@ def batch(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step]:
 
 
 def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step] | None:
-    """Return the expected outputs of each request of `batch`, in the same order: those that all its steps name."""
+    """Return the expected outputs of each request of `batch`, in the same order: the outputs that all steps of a
+    request name."""
     if dataset.expected is None:
         return None
     steps = dataset.expected[0]

@@ -27,8 +27,8 @@ UNPARSED = "failed to parse the specified json file for reading provided data: {
 
 @frozen
 class Dataset:
-    """Steps of a run. `origin` is random, zero, json, directory, files or trace. Generated steps repeat to fill a
-    batch, given ones follow each other.
+    """Steps of a run. `origin` is random, zero, json, directory, files or trace. A batch repeats a generated step, but
+    takes given steps one after the other.
 
     `expected` holds the expected outputs of every step; an empty step is not checked. The shape of
     an expected tensor is a guess if neither model nor data gives one: only its bytes matter. `times_ms` are

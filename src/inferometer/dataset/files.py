@@ -1,7 +1,7 @@
 """Inputs given individually on the command line, `NAME=@FILE` and `NAME=value,value`, or in a directory.
 
-Given individually, each input has a list of tensors; request k takes the k-th of every list. A list of one is used in
-all of them, and inputs that are not named get generated data.
+Given individually, each input has a list of tensors; request k takes the k-th of every list. A list with a single
+tensor is used in all requests, and inputs that are not named get generated data.
 
 A directory has one file per input and per expected output; the file's name is the tensor's. Numbers
 are raw little-endian bytes of a batch-1 tensor, row-major; BYTES are text with one element per line.

@@ -36,7 +36,7 @@ def require_input(model: ModelSpec, name: str, option: str) -> TensorSpec:
 
 
 def maybe_shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape | None:
-    """Return the shape known without data: the given one, or the model's own if it is fixed."""
+    """Return the shape that is known without data: the given shape, or the model's shape if it is fixed."""
     return shapes.get(spec.name) if spec.is_dynamic else spec.shape
 
 
@@ -54,7 +54,7 @@ def maybe_filled(spec: TensorSpec, elements: int) -> Shape | None:
 def data_shape(
     spec: TensorSpec, elements: int, shapes: Mapping[str, Shape], *, is_input: bool, place: str
 ) -> Shape:
-    """Return the shape of flat data: the known one, or for outputs, which are only compared, one that fits."""
+    """Return the shape of flat data: the known shape or, for outputs, which are only compared, a shape that fits."""
     shape = maybe_shape(spec, shapes)
     if shape is None and is_input:
         raise dynamic_shape_error(spec, elements=elements, place=place)

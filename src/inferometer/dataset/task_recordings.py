@@ -8,7 +8,7 @@
 
 Where a recording has token counts instead of texts, texts of that many tokens are generated. A call asks for as many
 tokens as the recorded answer has. With recorded answers, later calls carry those of the recording, so that the context
-grows exactly as recorded; with live ones they carry those of the server.
+grows exactly as recorded; with live answers they carry those of the server.
 """
 
 import json
@@ -222,7 +222,7 @@ class _Writer:
 
 
 def _conversation(place: str, row: Mapping[str, Any]) -> Iterator[RecordedTask]:
-    """Yield the task of a conversation; nothing if it has no user turn."""
+    """Yield the task of a conversation, if it has a user turn."""
     name = "conversations" if "conversations" in row else "messages"
     calls: list[RecordedCall] = []
     new: list[tuple[str, str]] = []

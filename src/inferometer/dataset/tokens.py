@@ -3,7 +3,7 @@
 Such a text consists of safe words: each is a single token in any position and after any other word. Then counts add up
 when texts are joined, and texts with a common beginning have common first tokens. Safe words of a vocabulary are found
 by encoding every word alone, and every word after every other. Most tokenizers never merge text across a blank, so
-words with a leading blank are tried first, then bare ones.
+words with a leading blank are tried first, then words without one.
 
 Tokens that a server adds (begin-of-text, chat template) are not tokens of the text.
 """
@@ -138,7 +138,8 @@ def _safe_words(encoder: "Encoder", name: str) -> tuple[str, ...]:
 
 
 def _candidates(encoder: "Encoder") -> list[str]:
-    """Return words of the vocabulary, most suitable first: common words, then other lower-case ones, then any."""
+    """Return words of the vocabulary, most suitable first: common words, then other lower-case words, then all
+    others."""
     ids = sorted(encoder.get_vocab(with_added_tokens=False).values())
     texts = (encoder.decode([number], skip_special_tokens=False) for number in ids)
     common = set(COMMON)

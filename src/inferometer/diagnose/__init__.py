@@ -1,1 +1,1 @@
-"""Find what limits a model and what would help: pure functions, and the shell that tries suggestions."""
+"""Find the bottleneck of a model and suggest improvements: pure functions, and the shell that tries suggestions."""

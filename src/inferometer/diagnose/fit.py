@@ -252,8 +252,8 @@ def _by_size(whole: _Point, step: Step, items: int) -> list[_Point]:
 def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> _Point:
     """Return a step as it would run on an idle machine.
 
-    Other programs slow it down even if it is the only one of ours. If its core time was observed, the time lost to
-    other programs is known.
+    Other programs slow it down even if no other step of the server runs. If its core time was observed, the time lost
+    to other programs is known.
     """
     own_s, speed = step.own_s, cores.speed(1.0)
     if use is None:
@@ -396,7 +396,8 @@ def _server_core_s(light: Observation) -> float:
 def calibrate(rows: Sequence[Measured], pipeline: Pipeline, least_turn: float = -1.0) -> Pipeline:
     """Return the pipeline with the GPU scaling and the core speed and scaling that explain the rows best.
 
-    Rows in which jobs hardly ever compete for a core or a GPU are not informative; without others, nothing changes.
+    Rows in which jobs hardly ever compete for a core or a GPU are not informative; if there are only such rows, the
+    pipeline is returned unchanged.
     """
     useful = [row for row in rows if row.throughput > 0]
     if any(

@@ -57,8 +57,8 @@ def gpu_shares(top: Observation, pipeline: Pipeline) -> dict[str, float]:
 def room_for_instances(top: Observation) -> int | None:
     """Return how many more instances fit into the memory of the GPU; None if unknown.
 
-    An instance is assumed to need the average of the existing ones. If the memory held by the server is unknown, all
-    used memory is attributed to it, which is the upper bound.
+    An instance is assumed to need the average memory of the existing instances. If the memory held by the server is
+    unknown, all used memory is attributed to it, which is the upper bound.
     """
     each = instance_bytes(top)
     gpu = top.gpu

@@ -112,7 +112,7 @@ def is_batch(step: Step, items: int) -> bool:
 
 
 def do_batches_pay(rows: Sequence[Observation], name: str) -> bool:
-    """Return whether an inference was measured to cost clearly less in a batch than alone, for whatever reason."""
+    """Return whether an inference was measured to cost clearly less in a batch than alone, for any reason."""
     sized = [(size, batch_s) for size, batch_s, _ in _sizes(rows, name)]
     items = min((size for size, _ in sized), default=0.0)
     one_s = min((batch_s for size, batch_s in sized if size <= items * 1.05), default=0.0)
@@ -139,7 +139,7 @@ def maybe_slow_batches(rows: Sequence[Observation], name: str) -> SlowBatches | 
 
 
 def _sizes(rows: Sequence[Observation], name: str) -> Iterator[tuple[float, float, bool]]:
-    """Yield inferences and seconds of an execution, and whether nothing else can have slowed it down."""
+    """Yield inferences and seconds of an execution, and whether no other cause can have slowed it down."""
     for row, step, count in _seen(rows, name):
         cores = _maybe_cores(row, name)
         is_quiet = count <= _ALONE or (cores is not None and cores <= _ON_CORES * count)

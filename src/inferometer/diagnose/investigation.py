@@ -180,7 +180,7 @@ class Investigation:
     def learn(
         self, suggestion: Suggestion, row: Observation, *, is_whole: bool = True, result: int | None = None
     ) -> ChangeTrial:
-        """Learn from a measurement of the suggestion; an incomplete measurement proves nothing."""
+        """Learn from a measurement of the suggestion; an incomplete measurement is ignored."""
         gain = row.throughput / self.top.throughput - 1
         noise = min(math.hypot(row.noise, self.top.noise), MOST_NOISE)
         is_trim = suggestion.gain <= 0 and suggestion.change.kind == INSTANCES

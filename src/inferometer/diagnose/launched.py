@@ -36,7 +36,7 @@ _UNSURE = 0.05  # relative half-width of a throughput without an interval
 
 @frozen
 class Launch:
-    """The command that starts the server, and what is known about it."""
+    """The command that starts the server, and its preset, if it is a known server."""
 
     command: ServerCommand
     preset: Preset | None = None

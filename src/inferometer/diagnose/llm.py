@@ -236,7 +236,7 @@ def _streams(level: ServingLevel) -> float | None:
 
 
 def _in_service(level: ServingLevel, levels: Sequence[ServingLevel]) -> float:
-    """Return the requests in service; all of them unless some are known to wait."""
+    """Return the number of requests in service: all of them, unless some are known to wait."""
     server = level.server
     if server is not None and server.running_mean is not None:
         return min(float(level.concurrency), max(1.0, server.running_mean))
@@ -267,7 +267,8 @@ def _kv_is_full(top: ServingLevel) -> bool | None:
 
 
 def _maybe_fitting(levels: Sequence[ServingLevel]) -> int | None:
-    """Return how many sequences of this length fit into the KV cache, by its size or by the usage of running ones."""
+    """Return how many sequences of this length fit into the KV cache, by its size or by the usage of running
+    sequences."""
     top = levels[-1]
     server = top.server
     if server is None:

@@ -14,7 +14,7 @@ GROWING = 0.1  # relative growth of throughput per doubling from which it has no
 
 
 def planned(wanted: Sequence[int] | None, most: int, rates: Callable[[], Sequence[float]]) -> Iterator[int]:
-    """Yield the given loads, or doubled ones as long as `rates`, the measured throughputs, still grow."""
+    """Yield the given loads; without any, yield doubling loads as long as `rates`, the measured throughputs, grow."""
     if wanted is not None:
         yield from wanted
         return

@@ -49,7 +49,7 @@ class Reconfiguration:
         return self._control.config(name, "")
 
     def change(self, name: str, config: Config) -> None:
-        """Load a model with another configuration; if rejected, the previous one is restored."""
+        """Load a model with another configuration; if the server rejects it, restore the previous one."""
         before = self.config(name)
         self._originals.note([name])
         self._before.setdefault(name, before)

@@ -64,7 +64,7 @@ class Outcome:
 def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     """Diagnose the model, and with a budget try the suggestions.
 
-    Afterwards the server always has its original configurations, unless the best ones are to be kept.
+    Afterwards the server always has its original configurations, unless the best configurations are to be kept.
     """
     trials = _examine(asked, watcher)
     if isinstance(trials, Diagnosis):
@@ -218,7 +218,7 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
 
 
 def _counters(instrument: Instrument) -> Snapshot:
-    """Return the server's counters, or nothing if it does not report them."""
+    """Return the server's counters, which are empty if it does not report them."""
     try:
         return instrument.read_counters() or {}
     except PeerError:

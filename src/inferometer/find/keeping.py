@@ -351,8 +351,8 @@ def _is_far(run: LoadRun, term: Term) -> bool:
 
 
 def _is_steady(runs: Sequence[LoadRun], term: Term | None) -> bool:
-    """Return whether runs at a load exceed the memory of its queue so far that more of the same would change
-    nothing."""
+    """Return whether runs at a load exceed the memory of its queue by so much that more runs would not change the
+    verdict."""
     if term is not None and all(_is_far(run, term) for run in runs):
         return True
     whole = np.concatenate([run.latency_ns for run in runs])

@@ -425,7 +425,7 @@ class _Search:
         return tidy(needed_s) if is_wide and needed_s > self.goal.duration_ns / NS_PER_S else 0.0
 
     def _limit(self, rows: tuple[JudgedLoad, ...], value: float) -> str:
-        """Return what the lowest load above the value violated."""
+        """Return the terms that the lowest load above the value violated."""
         above = next(
             (row for row in rows if row.load > value and (row.broken or row.verdict == "broken")), None
         )

@@ -1,6 +1,6 @@
 """Channel between controller and worker over a socket: pickled messages, each preceded by its length.
 
-`multiprocessing` offers the same, but importing it takes a quarter of a worker's start-up time.
+`multiprocessing` offers such channels, but importing it takes a quarter of a worker's start-up time.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The life of a connection's socket, the same for HTTP/1.1 and gRPC.
+"""Life cycle of a connection's socket, common to HTTP/1.1 and gRPC.
 
                           one address after the other, then the TLS handshake
     prepare() ---------> is_opening --------------> _refused(status, text)

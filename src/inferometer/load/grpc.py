@@ -254,7 +254,7 @@ class GrpcLink(SocketLink):
         return render_call(self._block, bytes(message) + tail, compression=self.wiring.compression)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
-        """Return the connection that the slot, sequence or stream shares with others, or its own one."""
+        """Return the connection of the slot, sequence or stream, which others may share."""
         connections = self.wiring.connections
         number = -1 - lane if own else lane % connections if connections else lane // SHARE
         channel = self._channels.get(number)

@@ -470,7 +470,7 @@ class _Connection(SocketConnection):
         """Handle a broken connection; reopen once a kept-alive one that the server had closed meanwhile.
 
         A server may close an idle connection at any time, even while a request is on its way (RFC 9112, 9.3.1 and
-        9.5). A reset is not such a close: the request has failed.
+        9.5). After a reset, in contrast, the request has failed.
         """
         if self._late:
             self._keep(error, 0)

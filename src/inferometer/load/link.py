@@ -242,7 +242,7 @@ class Replies:
     def judge_http(
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
     ) -> tuple[int, str]:
-        """Return the status of a reply, and what is wrong with it."""
+        """Return the status of a reply, and a description of its error."""
         if self._shown is not None:
             is_binary = header_length is not None and is_digits(header_length)
             MESSAGES.debug("< [%d] %s", slot, body_text(body, int(header_length or 0) if is_binary else None))
@@ -268,7 +268,7 @@ class Replies:
         return http_outputs(body, header_length) if self._outputs is None else self._outputs(body)
 
     def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str:
-        """Return what is wrong with a ModelInferResponse; empty if nothing is."""
+        """Return a description of what is wrong with a ModelInferResponse; empty if it is right."""
         self.keep(slot, now_ns, message)
         self._judge_outputs(slot, step, message, lambda: (self._outputs or grpc_outputs)(message))
         if not self._checked[slot]:
@@ -366,7 +366,7 @@ class LinkBase:
         self.firsts: list[tuple[int, Opening]] = []  # send times of first requests on their connections
 
     def take_path(self) -> PathReport:
-        """Return what was learned about the path to the server since the last call."""
+        """Return the observations of the path to the server since the last call."""
         report = PathReport(self.resolve_ns, tuple(self.openings), tuple(self.firsts))
         self.openings.clear()
         self.firsts.clear()

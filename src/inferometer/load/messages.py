@@ -78,7 +78,7 @@ class InFlightRows(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The answer to `Sync`: what the worker has done and spent so far."""
+    """The answer to `Sync`: the requests and the cost of the worker so far."""
 
     seen_ns: int  # everything received until then has been read and recorded,
     behind_ns: int  # which took this long

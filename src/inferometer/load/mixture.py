@@ -2,8 +2,8 @@
 
 A list of prime length P holds a request of some class at each place. Place i is the point (i * g mod P) / P of the unit
 interval, with g near P over the golden ratio; each class has a piece of the interval as long as its share. Multiples of
-the golden ratio fill the interval evenly, however few there are, so that no class waits for long. A worker of
-W visits every W-th place; because P is prime it reaches all of them, in an equally even order.
+the golden ratio fill the interval evenly, however few there are, so that no class waits for long. A worker of W visits
+every W-th place; because P is prime it reaches all places, in an equally even order.
 """
 
 import math

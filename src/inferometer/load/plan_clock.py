@@ -19,7 +19,7 @@ PREPARED = 8  # connections opened before an open plan starts
 class PlanClock:
     """The plan in effect: which request is due next, how many remain, and which slots pause until when.
 
-    The engines read the attributes directly: on the hot path, a call costs more than what it would return.
+    The engines read the attributes directly: on the hot path, a method call would cost more than the access.
     """
 
     __slots__ = ("_start_ns", "last_start_ns", "next_due", "number", "open", "pauses", "remaining")

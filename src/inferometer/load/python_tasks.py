@@ -1,4 +1,4 @@
-"""The loop that sends tasks written in Python: coroutines that make calls, and may await anything else.
+"""The loop that sends tasks written in Python: coroutines that make calls, and may also await other things.
 
 The coroutines run on an event loop of asyncio in the same thread. Its selector is the engine's loop: while asyncio
 waits, the engine sends and receives, and it returns when a coroutine can continue. So timers of asyncio are as precise
@@ -295,7 +295,7 @@ class PythonTaskEngine(TaskEngine):
             self.loop.stop()
 
     def _write(self, task: _Task, end_ns: int, status: int, ended: int) -> None:
-        """Write a row about a task for which nothing was sent."""
+        """Write a row for a task that sent no request."""
         ring, cell = self._ring, task_cell(task.number, 0, ended)
         pack_row(
             ring.cells, ring.position,

@@ -1,8 +1,8 @@
 """Choice of the next request of a sequence, as a pure function of the lane.
 
-A **lane** carries one live sequence at a time, request after request; when it has ended the next one begins, with a new
-ID, on the next stream of the data. With a concurrency each slot is a lane. With a rate, a fixed number of lanes takes
-turns.
+A **lane** carries one live sequence at a time, request after request; when it has ended, the next sequence begins, with
+a new ID, on the next stream of the data. With a concurrency each slot is a lane. With a rate, a fixed number of lanes
+takes turns.
 """
 
 import random

@@ -51,7 +51,7 @@ class TracedEngine(Engine):
         self._send = self._send_traced
 
     def take_spans(self) -> SpanReport:
-        """Return what was noted since the last call."""
+        """Return the samples and failures noted since the last call."""
         report = SpanReport(self._traces, tuple(self._texts), self._dropped)
         self._traces = array("Q")
         self._texts.clear()

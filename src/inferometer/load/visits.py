@@ -59,7 +59,7 @@ class VisitRun:
             )
 
     def following(self, answer: Any) -> Following:
-        """Return what comes next; raise VisitError if the visit cannot continue."""
+        """Return the next request with the pause before it; raise VisitError if the visit cannot continue."""
         pause_ns = 0
         try:
             for _ in range(MOST_PAUSES):

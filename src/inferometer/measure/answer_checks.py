@@ -1,4 +1,4 @@
-"""Checks of answers, made from the options: what is expected of the answer to each request."""
+"""Checks of answers, made from the options and from the expected answer to each request."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -276,7 +276,7 @@ def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
 
 
 def _text_remarks(found: Measurement) -> Iterator[Remark]:
-    """Remark on text answers without a first token, or with nothing but reasoning."""
+    """Remark on text answers without a first token, or with reasoning only."""
     if found.blank_count:
         yield Remark(
             Note.EMPTY_ANSWERS, f"{found.blank_count:,} of {found.request_count:,} answers were empty"

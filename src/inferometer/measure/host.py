@@ -137,7 +137,7 @@ def _maybe_ending(pid: int) -> str | None:
 
 
 def _maybe_log(pid: int) -> Path | None:
-    """Return the log file of a process, if it is a file that we see under the same name."""
+    """Return the log file of a process, if it exists here under the same name."""
     for number in (2, 1):
         opened = Path(f"/proc/{pid}/fd/{number}")
         with contextlib.suppress(OSError):
@@ -156,7 +156,7 @@ class _Look(NamedTuple):
     used: dict[int, Used]
 
     def busy(self, before: "_Look", cores: int) -> float:
-        """Return the cores in use since the previous look; 0 if no time has passed by the kernel's clock."""
+        """Return the cores in use since the previous reading; 0 if no time has passed by the kernel's clock."""
         total_s = self.host.total_s - before.host.total_s
         return cores * max(0.0, self.host.busy_s - before.host.busy_s) / total_s if total_s > 0 else 0.0
 
@@ -221,13 +221,13 @@ class HostWatch:
         self._gpus = []  # their utilisation covers the time before
 
     def look(self) -> None:
-        """Take a look if at least half a second has passed since the last one."""
+        """Read the use of the processes if at least half a second has passed since the last reading."""
         if self._last is not None and self._clock() - self._last.at_ns >= LOOK_S * NS_PER_S:
             self._take(self._look(self._table.cores))
 
     @property
     def gpu_share(self) -> float | None:
-        """Utilisation of the busiest GPU at the last look of this level."""
+        """Utilisation of the busiest GPU at the last reading of this level."""
         return busiest(self._gpus[-1]) if self._gpus else None
 
     def end(self) -> HostUse | None:
@@ -312,7 +312,7 @@ class HostWatch:
         return after.use(before, self._theirs).cores if is_there else None
 
     def _take(self, look: _Look) -> None:
-        """Add the time since the previous look if other programs crowded the machine."""
+        """Add the time since the previous reading if other programs kept the machine busy."""
         before, self._last = self._last, look
         if before is None or look.at_ns <= before.at_ns:
             return
@@ -362,7 +362,7 @@ class _PowerLog:
         return tuple(sorted(self._active.get(uuid, set()) - servers)) if is_known else ()
 
     def devices(self, servers: frozenset[int]) -> tuple[PoweredDevice, ...]:
-        """Return the GPUs that the server uses, and the others; without one, the processors."""
+        """Return the GPUs that the server uses, and all other GPUs; without a GPU, the processors."""
         theirs = {uuid for uuid in self._readings if self._users[uuid] & servers}
         # In a container the driver may report only unknown processes.
         used = theirs or self._busy & self._readings.keys()

@@ -79,7 +79,7 @@ class RequestJournal:
         return Export(self.service_kind, self.endpoint, self._levels(), self.problem)
 
     def close(self) -> None:
-        """Delete the recorded requests; nothing can be exported afterwards."""
+        """Delete the recorded requests, which cannot be exported afterwards."""
         for spool in self._spools:
             spool.close()
         self._spools.clear()

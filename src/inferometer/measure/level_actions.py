@@ -106,8 +106,8 @@ def take_actions(
 ) -> tuple[ActionTaken, ...]:
     """Wait until no request is in flight and take the actions in order; an InferometerError if one of them fails.
 
-    An interrupt ends a command before a level, and the remaining actions are not taken. Those after a level are taken
-    even then, since they may undo the ones before it. `primers` returns requests with the shared prefixes.
+    An interrupt ends a command before a level, and the remaining actions are not taken. Actions after a level are taken
+    even then, since they may undo the actions before it. `primers` returns requests with the shared prefixes.
     """
 
     def is_interrupted() -> bool:

@@ -128,7 +128,7 @@ def mixed(setups: Sequence[Setup], models: Sequence[WeightedModel]) -> Setup:
 
 
 def mixed_result(setups: Sequence[Setup], names: Sequence[str]) -> Result:
-    """Merge what is known about all models before the load."""
+    """Merge the information about all models known before the load."""
     first = setups[0].result
     models = [dict(setup.result.model) for setup in setups]
     urls = list(dict.fromkeys(str(setup.result.server["url"]) for setup in setups))

@@ -422,7 +422,7 @@ def _metrics(
 
 
 def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
-    """Return the given metrics endpoint or the usual one: LLM servers serve metrics on their own address."""
+    """Return the given metrics endpoint, or the usual one of the server: for LLM servers, it is at the same address."""
     if options.metrics_url is not None:
         endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
         endpoint = endpoint._replace(prefix=endpoint.prefix or "/metrics")

@@ -69,7 +69,8 @@ def _flat(streams: Streams) -> tuple[Step, ...]:
 
 
 def without_expected(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[str | None, ...]]:
-    """Split steps into what is sent and the expected text of each answer; no texts if none is expected."""
+    """Split steps into the data to send and the expected text of each answer; without expected answers, there are no
+    texts."""
     if not any(tensor.name == EXPECTED for step in steps for tensor in step):
         return tuple(steps), ()
     expected = tuple(

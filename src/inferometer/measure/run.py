@@ -140,7 +140,7 @@ def _without_worker(result: Result, load: Load, error: LocalError) -> Result:
 
 
 def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
-    """Measure the levels of the search one by one."""
+    """Measure the levels that the search chooses, one by one."""
     options = setup.options
     instrument = make_instrument(setup, load, watcher)
     outcome = LastOutcome()

@@ -308,7 +308,7 @@ _IN_PROCESS = (
 
 
 def check_given(options: Options, command: str) -> None:
-    """Reject options that have no effect together with the others."""
+    """Reject options that have no effect in combination with other options."""
     given = _given(options)
     kind = kind_of(given)
     for field in given if kind != AUTO else ():

@@ -1,4 +1,4 @@
-"""Addresses that lead to the wrong server or port: what listens there, and the command to type instead."""
+"""Addresses that lead to the wrong server or port: the service that listens there, and the command to type instead."""
 
 import shlex
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""Tasks written in Python: what their functions receive.
+"""Tasks written in Python: the types that their functions use.
 
-A task is a coroutine. It makes calls with `task.call` or `task.stream`, and may await anything else in between: tools,
-other servers, several calls at once. It runs on the event loop that also sends the load.
+A task is a coroutine. It makes calls with `task.call` or `task.stream`, and may also await tools, other servers, or
+several calls at once. It runs on the event loop that also sends the load.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -79,7 +79,7 @@ class AnswerStream:
         raise StopAsyncIteration
 
     async def answer(self) -> TaskAnswer:
-        """Return the whole answer, or, after it was cancelled, what has arrived."""
+        """Return the whole answer; if it was cancelled, the part that has arrived."""
         return await self._entered.answer()
 
     @property

@@ -51,7 +51,7 @@ ONCE = Retry()
 
 @frozen
 class TaskStep:
-    """A step: its prompt, what it waits for, and how often it is repeated."""
+    """A step: its prompt, the steps that it waits for, and its number of repetitions."""
 
     name: str
     prompt: str
@@ -72,13 +72,13 @@ class TaskStep:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Steps that it waits for, however they are declared."""
+        """Steps that this step waits for, in whichever way they are declared."""
         said = (*self.after, self.each, self.context, *self.references)
         return tuple(dict.fromkeys(name for name in said if name and name not in RESERVED))
 
 
 class Mistake(NamedTuple):
-    """A mistake in the steps of a task: its place below `steps`, and what is wrong."""
+    """A mistake in the steps of a task: its place below `steps`, and its description."""
 
     where: str
     said: str

@@ -1,8 +1,8 @@
 """Prometheus metrics of LLM servers: a table of names, and parsing by it.
 
 The names are those of vLLM 0.5 to 0.32, SGLang 0.4 to 0.5, the TensorRT-LLM backend of Triton (r24 and later),
-`trtllm-serve` 1.x, and llama.cpp (`--metrics`; builds since mid-2025 no longer report their KV cache). Anything that a
-server does not report stays unknown: nothing is guessed.
+`trtllm-serve` 1.x, and llama.cpp (`--metrics`; builds since mid-2025 no longer report their KV cache). Figures that a
+server does not report stay unknown; they are never guessed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

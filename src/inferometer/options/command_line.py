@@ -479,7 +479,7 @@ _NOT_PREFIXES = ("--token", "--latency")
 
 
 def _as_ours(name: str, by_name: Mapping[str, Option]) -> str:
-    """Return what to write instead of another tool's option; empty if unknown."""
+    """Return the option that corresponds to another tool's option, as advice; empty if unknown."""
     from inferometer.options.other_tools import BODY_FILES, OTHER_TOOLS
 
     ours = next(

@@ -12,7 +12,7 @@ _REQUEST_KINDS = ("http", "dynamic_grpc", "openai")  # service kinds whose reque
 
 @frozen
 class Effective:
-    """The settings of a result. Fields named like an option hold its value; the others are derived."""
+    """The settings of a result. Fields named like an option hold its value; all other fields are derived."""
 
     mode: str = "concurrency"  # the kind of load
     service_kind: str = ""

@@ -8,7 +8,7 @@ from enum import Flag, auto
 
 
 class Reach(Flag):
-    """What a value can affect. `NOTHING`: a number, a name or a choice that only changes what is measured."""
+    """What a value can affect. `NOTHING`: a number, a name or a choice that only changes the measurement."""
 
     NOTHING = 0
     READS_FILES = auto()

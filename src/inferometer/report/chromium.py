@@ -106,7 +106,7 @@ class Tab:
         self.call("Emulation.setDeviceMetricsOverride", **size, mobile=False)
 
     def wait_for(self, method: str) -> None:
-        """Wait for an event; earlier ones count."""
+        """Wait for an event, which may already have arrived."""
         until_s = time.monotonic() + self.deadline_s
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._next(until_s))

@@ -151,7 +151,7 @@ class ChartLine:
 
     @property
     def key(self) -> str:
-        """The symbol in a legend: a line, or a mark if nothing joins the points."""
+        """The symbol in a legend: a line, or a mark if no line joins the points."""
         if any(len(run) > 1 for run in self.runs):
             return "dashed" if self.is_dashed else ""
         is_hollow = all(point.is_doubtful for run in self.runs for point in run)

@@ -71,7 +71,7 @@ def write_export(export: Export, path: Path) -> tuple[str, ...]:
 
 
 def _write_json(export: Export, path: Path, partial: Path) -> Iterator[str]:
-    """Write the JSON form; yield remarks about what it cannot represent."""
+    """Write the JSON form; yield remarks about values that it cannot represent."""
     texts = Texts()
     left_out = 0
     with partial.open("w", encoding="utf-8") as file:

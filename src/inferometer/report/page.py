@@ -1,4 +1,4 @@
-"""A document as one page that fetches nothing, and works from a file, on a phone and on paper.
+"""A document as one self-contained page, which works from a file, on a phone and on paper.
 
 A chart is drawn twice as SVG, for wide and for narrow screens, and the style sheet shows one of them: text keeps its
 size on a phone, no script is needed, and the page prints as it looks. All other blocks are template macros.
@@ -407,7 +407,7 @@ def _below(axis: ChartAxis) -> float:
 
 
 def chart_note(chart: Chart) -> str:
-    """The chart's own note, and what follows from the drawing: intervals and a y axis that starts elsewhere."""
+    """The chart's own note, and notes on the drawing: on intervals, and on a y axis that does not start at 0."""
     return " ".join(filter(None, (chart.note, _interval_note(chart), _axis_note(chart))))
 
 

@@ -39,7 +39,7 @@ _FLOAT_BYTES = 8
 
 @frozen
 class SpanSubject:
-    """What all spans of a run have in common."""
+    """Attributes common to all spans of a run."""
 
     url: str
     protocol: str  # http, grpc or in-process
@@ -220,7 +220,7 @@ def _before_number(key: str) -> bytes:
 
 @lru_cache
 def _before_time(name: str) -> tuple[bytes, bytes]:
-    """Encode an event up to its time, and what follows the time."""
+    """Encode an event as the parts before and after its time."""
     following = _part(2, name.encode())
     return bytes((11 << 3 | 2, 9 + len(following))), following
 
@@ -231,7 +231,7 @@ def _encoded_event(name: str, time_ns: int) -> bytes:
 
 
 def _unusual(row: SpanRow) -> bytes:
-    """Encode what few spans have: events left out, and failures."""
+    """Encode the fields that few spans have: the number of dropped events, and the failure."""
     has_failed = row.status not in (outcome.OK, outcome.WITHDRAWN)
     if not has_failed and not row.responses > len(row.times) > 0:
         return b""
@@ -248,7 +248,7 @@ def _unusual(row: SpanRow) -> bytes:
 
 @lru_cache(maxsize=256)
 def _common(subject: SpanSubject, model: str, mode: str, value: float) -> bytes:
-    """Encode what all spans of a model and a level have in common."""
+    """Encode the attributes common to all spans of a model and a level."""
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
     found = server_attributes(subject.url)

@@ -7,7 +7,7 @@ from inferometer.scenario.spec import Scenario
 
 
 def check_scenario(scenario: Scenario, origin: str) -> None:
-    """Check what only the rules of MLPerf require; the rest is checked when a scenario is read."""
+    """Check the requirements of the rules of MLPerf; all other checks take place when a scenario is read."""
     mlperf = scenario.mlperf
     if mlperf is None or mlperf.slo is None:
         return

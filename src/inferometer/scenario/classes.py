@@ -168,7 +168,8 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
 def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
     """Whether credentials of the command line may be sent to this server.
 
-    They are for the server of the command line, else for that of the scenario, else for the only one of its classes."""
+    They are for the server of the command line; without one, for the server of the scenario, or else for the only
+    server of its classes."""
     own = base.url or scenario.server
     if own is not None:
         return _origin(server) == _origin(own)

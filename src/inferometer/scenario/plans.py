@@ -1,4 +1,4 @@
-"""Load plans of a scenario: what each class sends in each phase."""
+"""Load plans of a scenario: the load of each class in each phase."""
 
 from collections.abc import Sequence
 

@@ -440,8 +440,8 @@ def _mistakes(error: ValidationError) -> list[tuple[str, Any]]:
 
 
 def _hidden_mistakes(document: Any, error: ValidationError) -> Iterator[tuple[str, Any]]:
-    """Yield the mistakes that show only after the others are removed: a check across a part runs only if all of it is
-    valid."""
+    """Yield the mistakes that show only after all others are removed, since checks across a part run only if the whole
+    part is valid."""
     left = copy.deepcopy(document)
     removed: set[tuple[Any, ...]] = set()
     for _ in range(_MOST_ROUNDS):

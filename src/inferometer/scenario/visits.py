@@ -87,7 +87,8 @@ def _origin(row: PlannedClass, spec: ClassSpec) -> str:
 
 @dataclass(slots=True)
 class _Sample:
-    """Sample data of a step: inputs set by calls use the model's own size, the others are as in any load."""
+    """Sample data of a step: inputs set by calls have the model's own size, all other inputs are generated as for any
+    load."""
 
     given: frozenset[str] | None  # None: all without a fixed shape
     step: tuple[Tensor, ...] = ()

@@ -52,7 +52,7 @@ def lags(values: Durations) -> Lags:
 
 
 def judge_schedule(*, asked_per_s: float, achieved_per_s: float, sends: Lags, timer: Lags) -> CheckResult:
-    """Judge by rate and median. If even a bare timer loop wakes late on this machine, a miss proves nothing."""
+    """Judge by rate and median. If even a bare timer loop wakes late on this machine, a miss is inconclusive."""
     is_good = abs(achieved_per_s / asked_per_s - 1) <= RATE_SLACK and sends.p50_ns <= LAG_NS
     is_busy = timer.p99_ns > LAG_NS
     if is_good:

@@ -49,7 +49,7 @@ class SelfTest:
 
     @property
     def ruling(self) -> Ruling:
-        """Whether a check failed; inconclusive if the machine was too busy to judge one of the others."""
+        """Whether a check failed; inconclusive if none failed, but the machine was too busy to judge one."""
         if self.count(CheckResult.FAIL):
             return SHOWN
         return INCONCLUSIVE if self.count(CheckResult.NOISY) else NOT_SHOWN

@@ -1,7 +1,7 @@
 """Limits of this machine and of one worker.
 
 "machine": timer, open files and ports, which limit measurements from here. "ceiling": the maximum requests per
-second of one worker, against a server that does nothing.
+second of one worker, against a null server.
 """
 
 import resource

@@ -5,8 +5,8 @@ Its behaviour depends only on the number and time of a request, so that the true
 Started as `python -m inferometer.selftest.null_server BEHAVIOUR`. It writes its port to stdout, answers each line on
 stdin with a report, and ends with its stdin.
 
-The codecs convert received bytes of a connection to bytes to send, without a socket. They support only what this
-client sends: a null server must cost less than the client.
+The codecs convert received bytes of a connection to bytes to send, without a socket. They support only the requests of
+this client, because a null server must cost less than the client.
 """
 
 import contextlib

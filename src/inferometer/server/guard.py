@@ -1,4 +1,4 @@
-r"""Start a server and outlive it: however the server or its owner ends, nothing is left behind.
+r"""Start a server and outlive it, so that nothing is left behind, however the server or its owner ends.
 
     owner ---- starts ----> this script ---- becomes ----> tritonserver ---- starts ----> stubs
                                  \---- forks ----> guard

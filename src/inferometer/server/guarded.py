@@ -84,7 +84,7 @@ class GuardedProcess:
     def starting(
         self, command: list[str], environment: Mapping[str, str], fds: tuple[int, ...] = ()
     ) -> Iterator[None]:
-        """Context for creating what the command needs; the command runs on exit."""
+        """Context for creating the files that the command needs; the command runs on exit."""
         self._start(command, environment, fds)
         try:
             yield
@@ -124,7 +124,7 @@ class GuardedProcess:
             self._log_start = file.tell()
 
     def log_text(self) -> str:
-        """Return the log of this process, without those of earlier ones."""
+        """Return the log of this process, without the lines of earlier processes."""
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode("utf-8", "replace")

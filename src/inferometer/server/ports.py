@@ -1,4 +1,4 @@
-"""The three ports of a server: given ones are checked, others are chosen."""
+"""The three ports of a server: given ports are checked, the others are chosen."""
 
 import errno
 import itertools

@@ -94,7 +94,7 @@ class AlikeEvents:
         return number, at
 
     def texts(self, data: bytes) -> list[str]:
-        """Return the texts of alike events that follow each other without anything between them."""
+        """Return the texts of alike events that directly follow each other."""
         # A text has no quotes but escaped ones, so it contains neither the end of its event nor the start of another.
         pieces = data[len(self.head) : len(data) - len(self.tail)].split(self.tail + self.head)
         return [json.loads(b'"%s"' % piece) if b"\\" in piece else piece.decode() for piece in pieces]
@@ -102,7 +102,7 @@ class AlikeEvents:
 
 @lru_cache
 def _before_text(names: tuple[str, ...]) -> re.Pattern[bytes]:
-    """Return the pattern of what precedes the text of an event."""
+    """Return the pattern of the bytes before the text of an event."""
     return re.compile(rb'"(?:%s)"\s*+:\s*+"(?!")' % "|".join(map(re.escape, names)).encode())
 
 

@@ -1,4 +1,4 @@
-"""Checks of answers as passed to workers: what a right answer is, and the verdict on one."""
+"""Checks of answers as passed to workers: the conditions for a right answer, and verdicts."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol

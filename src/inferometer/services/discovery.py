@@ -91,7 +91,7 @@ def describe_model(
 
 
 def plain_sentence(service: Service, *more: str) -> str:
-    """Describe a server without Triton's extensions: its name and what it lacks."""
+    """Describe a server without Triton's extensions: its name and the missing extensions."""
     try:
         server = service.server()
     except MissingError:
@@ -129,7 +129,7 @@ class _Member(NamedTuple):
 
 
 class _Members(NamedTuple):
-    """Members of models. Each is queried once, however many others contain it."""
+    """Members of models. Each member is queried once, however many models contain it."""
 
     control: ModelSource
     known: dict[tuple[str, str], _Member]

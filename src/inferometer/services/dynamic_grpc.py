@@ -184,7 +184,7 @@ class Reflection:
             raise PeerError(f"the server's reflection describes '{name}' with a broken file") from error
 
     def _ask(self, field: int, text: str) -> memoryview:
-        """Return the answer, and keep using the reflection service that gave the first one."""
+        """Return the answer, and keep using the reflection service that gave the first answer."""
         question = string_field(field, text)
         while True:
             try:

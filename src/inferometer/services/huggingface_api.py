@@ -54,7 +54,8 @@ def _whole(document: Any) -> WholeMeaning:
 
 
 def _header_usage(head: Head) -> Usage:
-    """Read the counts of a complete reply: TGI's have prompt and answer, TEI's only what was computed."""
+    """Read the counts of a complete reply: those of TGI are for prompt and answer, those of TEI only for the computed
+    tokens."""
     prompt = _number(head, "x-prompt-tokens") or _number(head, "x-compute-tokens")
     return Usage(_number(head, "x-generated-tokens"), prompt)
 

@@ -1,7 +1,7 @@
 """The service kinds: each is a row of `KINDS` and the service that it opens.
 
-A kind defines what to send and what a reply means; it never opens a socket for load and never reads a clock. How its
-bytes travel is up to the links of `load`: the `Wiring` of its traffic names the protocol, and, if more than the
+A kind defines the requests and the meaning of replies; it never opens a socket for load and never reads a clock. How
+its bytes travel is up to the links of `load`: the `Wiring` of its traffic names the protocol, and, if more than the
 status of a reply matters, the `ReplyReader` that the worker applies to every reply.
 """
 

@@ -236,7 +236,7 @@ class _Bodies:
         self._usual = deepcopy({**api.always, **(api.stream if options.streaming else api.whole)})
 
     def body(self, number: int, step: Sequence[Tensor]) -> bytes:
-        """Return the given payload, or one built from a prompt; --body fields override both."""
+        """Return the given payload, or a payload built from a prompt; --body fields override both."""
         tensors = {tensor.name: tensor.data for tensor in step}
         if PAYLOAD.name in tensors:
             self._require_prompts()

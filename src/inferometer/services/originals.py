@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 class Originals:
     """Context in which models may be changed; on exit they are restored unless `keep` is set.
 
-    `open` first restores what a killed run has left behind.
+    `open` first restores the models that a killed run has left changed.
     """
 
     def __init__(self, control: ModelControl, server: str, say: Say) -> None:

@@ -76,7 +76,7 @@ def _encoded(frame: Frame, message: Mapping[str, Any]) -> bytes:
 
 
 class TaskTexts:
-    """The conversations of one task: what each call carries, and the answers so far."""
+    """The conversations of one task: the messages of each call, and the answers so far."""
 
     __slots__ = ("_answers", "_pieces", "_plan", "_row", "_task")
 

@@ -32,7 +32,7 @@ class Usage(NamedTuple):
     cached_tokens: int = 0
 
     def over(self, earlier: "Usage") -> "Usage":
-        """Merge with an earlier report: the latest values win, missing ones are kept."""
+        """Merge with an earlier report: later values replace earlier ones, which are kept if a report lacks them."""
         return Usage(*(new or old for new, old in zip(self, earlier, strict=True)))
 
 

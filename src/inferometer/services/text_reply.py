@@ -9,8 +9,8 @@ framing is complete, unless it ends within an event.
 A request for several choices (`n`) has their events in one stream, in any order. Gaps are between the tokens of one
 choice, so the times are grouped by choice; see `by_choice`.
 
-Latency ends with the last response, as for every other stream (docs/measurement.md): the reader of the answer waits for
-nothing after it. If no event carries content, it ends with the last event before `[DONE]`.
+Latency ends with the last response, as for every other stream (docs/measurement.md): a reader of the answer does not
+wait for later events. If no event carries content, it ends with the last event before `[DONE]`.
 """
 
 import json

@@ -216,7 +216,7 @@ def _choose(model_spec: Any, name: str, version: str) -> None:
 
 
 def _fill(described: Any, tensor: Tensor) -> None:
-    """Fill in the values: numbers as raw bytes, which the server only copies; strings have no such form."""
+    """Fill in the values: numbers as raw bytes, which the server only copies; strings do not have this form."""
     described.dtype = _NUMBERS[tensor.datatype]
     described.tensor_shape.SetInParent()
     for dim in tensor.shape:

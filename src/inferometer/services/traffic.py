@@ -208,7 +208,7 @@ class Validation(NamedTuple):
 
 
 class Checker:
-    """Checker of replies; it decides in advance which ones to check."""
+    """Checker of replies, which decides in advance which replies to check."""
 
     def __init__(self, validation: Validation) -> None:
         from inferometer.model import numbers  # imports numpy now, not at the first difference under load

@@ -6,11 +6,10 @@
                                  reused after its end   on_response(number, response, is_final)
                                                         on_release(number)
 
-Ownership. The client owns a request and may send it again after both its final response and its release; its
-input data must not move until then. The client owns a response from the callback until `delete`, and so its
-outputs, which are in buffers of the allocator: `delete` returns them for reuse. Errors are
-deleted as soon as their text is read. Callbacks run on the library's threads: they append to a list and
-return; nothing in them may raise.
+Ownership. The client owns a request and may send it again after both its final response and its release; its input data
+must not move until then. The client owns a response from the callback until `delete`, and so its outputs, which are in
+buffers of the allocator: `delete` returns them for reuse. Errors are deleted as soon as their text is read. Callbacks
+run on the library's threads: they append to a list and return, and must not raise.
 
 The library keeps each model alive as long as a request refers to it, and a server ends only without live models. The
 process with a server is meant to be terminated as a whole (server/in_process.py).

@@ -1,8 +1,8 @@
 """Grouping of comparable runs, and the history of their figures.
 
 Only comparable runs form a history: the same command and model on the same class of machine and the same kind of
-server, with the same options. Differences that do not change what is measured are ignored: addresses, report files,
-tags, the other loads that were measured, and for how long.
+server, with the same options. Differences that do not affect the figures are ignored: addresses, report files, tags,
+other measured loads, and durations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

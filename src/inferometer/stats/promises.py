@@ -124,7 +124,7 @@ def _durations(term: Term, whole: Window) -> Series | None:
 
 def _share(term: Term, whole: Window) -> Estimate | None:
     """Return the share of failed requests, wrong answers or good requests. If none failed, or all were good and all
-    must be, it has no interval: there is nothing to judge. Wrong answers are a sample, so that even none has one."""
+    must be, it has no interval. Wrong answers are a sample, so that even none has one."""
     failed = whole.failed_count
     if term.figure == "wrong":
         is_bound = term.limit == 0 and not whole.wrong

@@ -5,7 +5,7 @@ tokens except the nodes of the prefix tree that the prompts form, in any order: 
 text before it. Neighbours among the sorted texts share the longest prefixes, which gives the nodes.
 
 Unique beginnings are numbers that count up, lowest digit first. Among n of them in base b, at most b^d differ in their
-first d digits, so the others share those: a token or two each, which no block cache can use.
+first d digits, so all others share these digits: a token or two each, which no block cache can use.
 """
 
 from collections import Counter, defaultdict

@@ -274,7 +274,7 @@ class Result(Answer):
 
 
 def _mlperf_keeping(verdict: MlperfVerdict) -> Keeping:
-    """Return a verdict like that of an SLO: a run that is INVALID because it was too short decides nothing."""
+    """Return a verdict like that of an SLO: undecided if a run is INVALID because it was too short."""
     if verdict.is_valid:
         return "kept"
     return "broken" if verdict.is_too_slow else "undecided"

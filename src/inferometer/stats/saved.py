@@ -1,4 +1,4 @@
-"""Saved files, ours and those of other load testers: the one place that opens a file for its answer."""
+"""Saved files, ours and those of other load testers: the only module that reads an answer from a file."""
 
 from pathlib import Path
 from typing import Any, TypeVar, cast

@@ -170,7 +170,7 @@ def fast_start(windows: Sequence[WindowFigures], rate_unit: str) -> Doubt | None
 
 
 def steady_from(values: NDArray[np.float64]) -> int:
-    """Return the index from which values are no longer too high; 0 if they never were, or if nothing is steady."""
+    """Return the index from which values are no longer too high; 0 if they never were, or if no part is steady."""
     if len(values) < FEWEST_WINDOWS:
         return 0
     is_high = _is_high(values)

@@ -62,7 +62,8 @@ class TrendPoint:
 
 @frozen
 class TrendChange:
-    """A change between two runs; `ratio` is the figure's level after it over the one before, with its 95 % interval."""
+    """A change between two runs; `ratio` is the level of the figure after the change over its level before, with its 95
+    % interval."""
 
     index: int  # of the first run after it
     before_id: str

@@ -193,11 +193,11 @@ class Lateness:
 
     A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. The times at
     which it sent something or read a reply show when it was awake; those less than `WAKE_NS` apart belong to one
-    wake-up. A reply proves nothing: it may have arrived while the sender slept, and other processes may take its core
-    between the reply and the send. So a late request was held up in three cases: other requests were sent in earlier
-    wake-ups after it was due (one, or as many as the sender has slots, as each caller of the classic tool sends its own
-    requests), the sender has been awake ever since the request was due, or all its `cap` slots were taken until this
-    wake-up. Requests of a level are added piece by piece, in the order of their ends.
+    wake-up. A reply is not evidence of that: it may have arrived while the sender slept, and other processes may take
+    its core between the reply and the send. So a late request was held up in three cases: other requests were sent in
+    earlier wake-ups after it was due (one, or as many as the sender has slots, as each caller of the classic tool sends
+    its own requests), the sender has been awake ever since the request was due, or all its `cap` slots were taken until
+    this wake-up. Requests of a level are added piece by piece, in the order of their ends.
     """
 
     cap: int | None = None  # limit of outstanding requests
@@ -488,7 +488,7 @@ def _sums(parts: Sequence[Window] | Sequence[Expense], *names: str) -> dict[str,
 
 
 def has_answers(rows: Iterable[WindowFigures]) -> bool:
-    """Return whether anything succeeded in these windows."""
+    """Return whether any request succeeded in these windows."""
     return any(row.request_count or row.empty_count for row in rows)
 
 

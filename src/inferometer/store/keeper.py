@@ -55,7 +55,7 @@ class Keeper:
             to_stderr(f"WARNING: this run is not stored completely: {error}")
 
     def about(self, *, url: str, model: str, server: str = "", slo: Slo | None = None) -> None:
-        """Record what will be measured, and the SLO that applies."""
+        """Record the subject of the measurement, and the SLO that applies."""
         if slo is not None and self._tells:
             from inferometer.store.live import limit_lines
 

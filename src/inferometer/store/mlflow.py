@@ -56,7 +56,7 @@ def export_run(run: Run, answer: Path, folder: Path) -> Path:
 
 
 def mlflow_id(run: Run) -> str:
-    """An id that starts with ours and is the same for every export of this run."""
+    """The id of the run in MLflow, which starts with our id and is the same for every export."""
     identity = f"{run.id} {run.host} {run.started_at}"
     return run.id + hashlib.sha256(identity.encode()).hexdigest()[: 32 - len(run.id)]
 

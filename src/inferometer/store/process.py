@@ -26,7 +26,7 @@ def is_alive(pid: int, process_started: float) -> bool:
 
 
 def interrupt(run: Run) -> None:
-    """Interrupt the run like Ctrl-C: what has been measured is still reported."""
+    """Interrupt the run as Ctrl-C does: it still reports the figures measured so far."""
     if run.state == RUNNING and run.host == os.uname().nodename and is_alive(run.pid, run.process_started):
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGINT)

@@ -109,7 +109,7 @@ class Store:
         return run
 
     def _new_folder(self) -> RunFolder:
-        """Create a folder with a unique id: of two writers, only one can create it."""
+        """Create a folder with a unique id, which only one of two concurrent writers can do."""
         with writing(self.folder):
             if not self._files.path.is_dir():
                 ensure_store(self.folder)

@@ -70,7 +70,7 @@ class Deployment(Protocol):
         return "ended"
 
     def revive(self) -> bool:
-        """Restart everything that died; return whether anything had."""
+        """Restart all processes that died; return whether there were any."""
 
     def base_config(self, model: str) -> Fields:
         """Return the server's view of the model's own configuration."""

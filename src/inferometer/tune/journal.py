@@ -1,7 +1,7 @@
 """The journal of a search: every trial in SQLite as soon as it ends.
 
-One transaction per trial: however the tool ends, all measurements are kept, and the search resumes from them. A lock
-file keeps a second tuner out; it is released when its process ends.
+Each trial is one transaction, so all measurements are kept, however the tool ends, and the search resumes from them. A
+lock file keeps a second tuner out; it is released when its process ends.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Verdicts on whether a configuration meets its SLO: shown, not shown or inconclusive.
 
-The search ranks configurations by their figures alone. The verdict follows the rule of all commands
-(`stats.verdict`): a figure whose interval contains the limit decides nothing, and neither does a figure of too few
-requests.
+The search ranks configurations by their figures alone. The verdict follows the rule of all commands (`stats.verdict`):
+a figure whose interval contains the limit is inconclusive, and so is a figure of too few requests.
 """
 
 import math

@@ -228,8 +228,8 @@ class EngineMeter:
         )
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
-        """Measure each model. If several models are under load, none stops early, so that the others do not get the
-        server to themselves."""
+        """Measure each model. If several models are under load, none stops early, so that all share the server until
+        the end."""
 
         def measure(effort: Effort | None, part: tuple[ModelVariant, ClientLoad]) -> Level:
             variant, load = part

@@ -106,7 +106,7 @@ class Trial:
 
     @property
     def lacks_memory(self) -> bool:
-        """Whether the trial ran out of memory, which says nothing against the model or its settings: others may fit."""
+        """Whether the trial ran out of memory, which is not a fault of the model: other configurations may fit."""
         return not self.is_measured and any(words in self.reason.lower() for words in MEMORY_WORDS)
 
     @property

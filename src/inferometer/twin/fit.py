@@ -138,7 +138,7 @@ def run_names(results: Sequence[Result]) -> list[str]:
 
 
 def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequence[str]) -> UsageError:
-    """Return an error that says why no level of the results is usable, and what to measure instead."""
+    """Return an error with the reason why no level of the results is usable, and the measurement to make instead."""
     runs = ", ".join(dict.fromkeys(names))
     if notes:
         return UsageError(notes[0], remedy="measure loads that the server and this machine can keep up with")

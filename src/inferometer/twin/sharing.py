@@ -3,7 +3,7 @@
 Runs of a single model do not show it. A mix is therefore simulated in two ways: with a queue for each core, which is
 the prediction, and with all cores shared evenly. The interval covers the difference.
 
-The scheduler may also put work on a busy core although another one is free, until it rebalances. This hardly costs
+The scheduler may also put work on a busy core although another core is free, until it rebalances. This hardly reduces
 throughput, but it is frequent enough to affect one request in a hundred: the p99 lies between its value without such a
 collision and its value with one that lasts for a whole step. The prediction is the middle of the two.
 

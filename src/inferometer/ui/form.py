@@ -1,4 +1,4 @@
-"""The form for a new run, built from the same options as the command line, and the command line it results in.
+"""The form for a new run, built from the same options as the command line, and the resulting command line.
 
 The form offers less than the command line for files and code: options that read a file only accept uploaded files
 (`base.confined` checks every path that an option's reader opens), and options that write files or load code are

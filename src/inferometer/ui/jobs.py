@@ -1,6 +1,6 @@
 """The queue of runs started from the browser: one at a time.
 
-A run is a separate process in its own session, and continues when the browser interface ends, however that happens.
+A run is a separate process in its own session, and continues when the browser interface ends, for any reason.
 """
 
 import json

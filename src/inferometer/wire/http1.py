@@ -167,7 +167,7 @@ class ReplyDecoder:
         return self._advance(data, length)
 
     def _keeps_expected(self, length: int) -> bool:
-        """Return whether a reply like the last one has a body to keep, within the limit."""
+        """Return whether a reply like the last reply has a body to keep, within the limit."""
         return length == self.expected_size and length - len(self.expected_start) <= self.limit
 
     def whole_chunk(self, data: bytearray | bytes, length: int) -> int:

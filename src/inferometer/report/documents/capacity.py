@@ -172,7 +172,7 @@ def _may_suffice(option: PlannedOption) -> bool:
 
 
 def _choice_words(plan: CapacityPlan, chosen: PlannedOption) -> str:
-    """Return how the chosen option compares with the others, if there are any."""
+    """Return a clause that compares the chosen option with the other options, if there are any."""
     if len(plan.options) < 2:
         return ""
     least = "cheapest" if chosen.cost_per_h is not None else "fewest"

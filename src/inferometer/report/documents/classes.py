@@ -185,7 +185,7 @@ def _problems(levels: Sequence[Level]) -> Iterator[Message]:
 
 
 def _noun(row: ClassFigures) -> str:
-    """Noun for what the class counts: task, visit or request."""
+    """Noun for the unit that the class counts: task, visit or request."""
     if row.tasks is not None:
         return "task"
     return "visit" if row.steps else "request"
@@ -303,7 +303,7 @@ def scenario_answer(result: Result) -> str:
 
 
 def class_promises(result: Result) -> str:
-    """Say which classes meet their SLOs, and where the others do not."""
+    """Say which classes meet their SLOs, and at which levels the other classes violate them."""
     words = []
     for name in class_names(result.levels):
         rows = [(level, row) for level in result.levels for row in level.classes if row.name == name]

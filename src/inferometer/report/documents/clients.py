@@ -13,7 +13,7 @@ _PPM = 1e-6
 
 
 def clients_section(result: Result) -> Section | None:
-    """A table for the best level and folded ones for the others; None if one machine sent all load."""
+    """A table for the best level, and folded tables for the other levels; None if one machine sent all load."""
     levels = [level for level in result.levels if level.clients]
     if not levels:
         return None

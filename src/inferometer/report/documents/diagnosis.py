@@ -1,4 +1,4 @@
-"""A diagnosis as a document: what limits the model, how to improve it, and the results of trials."""
+"""A diagnosis as a document: the bottleneck, the suggestions, and the results of trials."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -122,7 +122,7 @@ def _measured_sections(result: Result, concurrency: int) -> Iterator[Section]:
 
 
 def _tone(diagnosis: Diagnosis) -> Tone:
-    """The tone of the kept changes, if any, else of what limits the model."""
+    """The tone of the kept changes, if any, otherwise that of the verdict."""
     if diagnosis.best is None:
         return _TONES.get(diagnosis.verdict.kind, Tone.WARNING)
     return _RULING_TONES[diagnosis.ruling]
@@ -516,7 +516,7 @@ def _change(change: Change) -> str:
 
 
 def _runs(diagnosis: Diagnosis) -> Iterator[Chart]:
-    """Latency over throughput for the sweep and each measured trial; nothing without trials."""
+    """Yield the chart of latency over throughput for the sweep and each measured trial, if there are trials."""
     unit = diagnosis.rate_unit
     kept = {row.result: row.suggestion.change for row in diagnosis.trials if row.result is not None}
     lines = []

@@ -70,7 +70,7 @@ def interference_document(found: Interference) -> Document:
 
 
 def verdict(found: Interference) -> str:
-    """Say which model loses how much by sharing, and what the models contend for."""
+    """Say how much each model loses by sharing, and which resource the models contend for."""
     if not found.models:
         return " ".join(("Nothing was measured.", *found.problems))
     words = "; ".join(_model_words(found, row) for row in found.models)

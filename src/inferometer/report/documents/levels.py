@@ -1,5 +1,5 @@
-"""The levels of a result: which ones count, a table of all, their failures and notes, latency over throughput, and the
-latency distribution. Comparisons and diagnoses draw the same curves.
+"""The levels of a result: the levels that count, a table of all levels, their failures and notes, latency over
+throughput, and the latency distribution. Comparisons and diagnoses draw the same curves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +64,7 @@ Rows = Sequence[tuple[Level, Measurement]]
 
 
 def longest(rows: Rows) -> Rows:
-    """Each load once: of repeated measurements, the one with the most requests."""
+    """Each load once: among repeated measurements, the one with the most requests counts."""
     most = {
         level.value: (level, found) for level, found in sorted(rows, key=lambda row: row[1].request_count)
     }
@@ -84,7 +84,7 @@ def level_tone(said: str) -> Tone:
 
 
 def undrawn_levels_note(result: Result) -> Iterator[str]:
-    """Name the levels without a point in a chart because nothing was answered."""
+    """Name the levels that have no point in a chart because no request was answered."""
     drawn = [level for level, _ in measured(result)]
     yield from _levels_note(
         "Not drawn because no request succeeded:", (level for level in result.levels if level not in drawn)
@@ -488,7 +488,8 @@ def few(rows: Rows, most: int) -> Rows:
 
 @frozen
 class Timed:
-    """The subject of a distribution: the time, and what it belongs to. Times below `least_ns` are not drawn."""
+    """The subject of a distribution: the name of a duration, and the noun for its owner. Times below `least_ns` are not
+    drawn."""
 
     time: str = "latency"
     of: str = "requests"

@@ -137,7 +137,7 @@ def _kind(result: Result) -> str:
 
 
 def facts(result: Result) -> tuple[str, ...]:
-    """The line below the title: what was measured, when and where."""
+    """The line below the title: the model, the time and the machine of the measurement."""
     effective, version = result.effective, result.model.get("version")
     words = (
         f"version {version}" if version else "",
@@ -152,7 +152,7 @@ def facts(result: Result) -> tuple[str, ...]:
 
 
 def _arrivals(effective: Effective) -> str:
-    """Name random arrivals; empty for regular ones."""
+    """Name the distribution of random arrivals; empty for regular arrivals."""
     name = effective.distribution
     if name == "constant" or effective.request_rate_start is None:
         return ""
@@ -209,7 +209,8 @@ def _nothing_good(result: Result) -> str:
 
 
 def _reservations(result: Result) -> Iterator[str]:
-    """Name the problems of each level; of a search, which exceeds capacity on purpose, only what cut it short."""
+    """Name the problems of each level; for a search, which exceeds the capacity on purpose, only those that cut it
+    short."""
     is_all = result.finding is None and best(result) is not None
     levels: dict[str, list[Level]] = {}
     for level in result.levels:
@@ -403,7 +404,7 @@ def host_section(result: Result) -> Section | None:
 
 
 def _facts(found: Mapping[str, Any], first: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """All facts, the important ones first: a file keeps no order."""
+    """All facts, the important ones first, since the file does not preserve their order."""
     for name in (*(name for name in first if name in found), *sorted(set(found) - set(first))):
         if name == "memory_bytes" and isinstance(found[name], int):
             yield "Memory", f"{quantity(found[name] / GIB)} GiB"

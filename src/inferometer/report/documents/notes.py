@@ -130,7 +130,7 @@ def _signed(change: float) -> str:
 
 
 def _unlike(levels: Sequence[Level], unit: str) -> Iterator[Message]:
-    """Report what was excluded as warm-up, and why figures are less certain than requested.
+    """Report the excluded warm-up, and the reasons why figures are less certain than requested.
 
     A reason that a remark on the same level already gives is not repeated."""
     starts = [Said(level, start_words(level.start, unit)) for level in levels if level.start is not None]

@@ -1,4 +1,4 @@
-"""The result of `inferometer gate` as a document: is the new run worse than the last good ones?"""
+"""The result of `inferometer gate` as a document: whether the new run is worse than the last good runs."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""LLM servers: their own metrics, and what a diagnosis concludes from them."""
+"""LLM servers: their own metrics, and the conclusions of a diagnosis."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar

@@ -106,7 +106,7 @@ def _sections(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -
 
 
 def effects_section(study: Study) -> Iterator[Section]:
-    """The effect of each knob; nothing if none was changed."""
+    """Yield the section with the effect of each knob, if any was changed."""
     effects = main_effects(study)
     if effects:
         tag = study.goals[0].objectives[0][0]
@@ -121,7 +121,7 @@ def effects_section(study: Study) -> Iterator[Section]:
 
 
 def expected_section(study: Study) -> Iterator[Section]:
-    """Forecasts against measurements; nothing if there were none."""
+    """Yield the section with forecasts against measurements, if there are any."""
     expected = predicted_chart(study)
     if expected is not None:
         yield Section("expected", "Expected and measured", _error(study), (expected,))
@@ -298,7 +298,7 @@ def _error(study: Study) -> str:
 
 
 def not_done_section(study: Study, worded: Callable[[str], str] = str) -> Iterator[Section]:
-    """Failed and skipped runs, each with its reason; nothing if all were measured."""
+    """Yield the section with failed and skipped runs, each with its reason, if there are any."""
     failed = [trial for trial in study.not_done if trial.status is Status.FAILED]
     skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED]
     blocks: list[Block] = []
@@ -414,7 +414,7 @@ def across_document(studies: Sequence[Study], top: int) -> Document:
 
 
 def servers_section(study: Study) -> Iterator[Section]:
-    """A table of the servers; nothing if one server measured all trials."""
+    """Yield the section with a table of the servers, if several measured the trials."""
     rows = _servers(study)
     if not rows:
         return

@@ -224,7 +224,7 @@ def _user_points(rows: Rows) -> tuple[ChartPoint, ...]:
 
 
 def _trade_off_words(rows: Rows) -> str:
-    """Say what more load costs each user and gains in total, up to the lightest load that saturates the server.
+    """Compare the token rates per user and in total at the lightest load with those at saturation.
 
     Throughputs within `SAME` count as equal: no rise or drop is claimed within the noise."""
     known = [

@@ -219,7 +219,7 @@ def _open_words(trial: Trial) -> str:
 
 
 def _verdict(study: Study, found: Recommendation | None) -> str:
-    """Recommend what to do in one sentence."""
+    """State the recommendation in one sentence."""
     if found is None:
         why = next((f": {trial.reason}" for trial in study.not_done if trial.reason), "")
         return f"No measurement of {facts.models(study)} succeeded, so there is nothing to recommend{why}."
@@ -450,7 +450,7 @@ def users_front(study: Study) -> tuple[Trial, ...]:
 
 
 def _users_section(study: Study) -> Iterator[Section]:
-    """Tokens of the server over tokens per user: more of one costs some of the other."""
+    """Chart of tokens per second of the server over those per user, a trade-off."""
     front = users_front(study)
     if not facts.is_launched(study) or len(front) < 2:
         return

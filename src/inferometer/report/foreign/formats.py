@@ -20,7 +20,7 @@ Files = Iterator[tuple[str, str]]
 
 @frozen
 class Writer:
-    """How a format is written: a set of files for each level, or one for all of them."""
+    """How a format is written: a set of files for each level, or one set for all levels."""
 
     each: Callable[[Written], Files] | None = None
     all: Callable[[Sequence[Written]], Files] | None = None

@@ -1,7 +1,7 @@
-"""Results built from what a foreign file states: from its requests if it has them, otherwise from its summary.
+"""Results built from the contents of a foreign file: from its requests if it has them, otherwise from its summary.
 
-Requests give intervals, by the same functions as our own measurements. Summary figures have none. If a file has both,
-the stated figures are kept, and their intervals come from the requests.
+From requests, intervals are computed by the same functions as for our own measurements. Summary figures have none. If a
+file has both, the stated figures are kept, and their intervals come from the requests.
 """
 
 import math
@@ -108,7 +108,7 @@ def _reached(found: Measurement) -> float:
 
 @frozen
 class Origin:
-    """The tool that wrote a file, and what it measured."""
+    """The tool that wrote a file, and the subject of its measurement."""
 
     tool: str  # name
     version: str = ""

@@ -1,6 +1,6 @@
 """Exhaustive search: every variant with every load, in the contract's order, ended early when throughput stops growing.
 
-`listed` covers several models without a search: their defaults, then only what the user listed.
+`listed` covers several models without a search: their defaults, then only the variants that the user listed.
 """
 
 from collections.abc import Sequence
@@ -129,7 +129,7 @@ def _listed_variants(task: ModelProblem, names: VariantNames) -> list[ModelVaria
 def _listed_loads(
     problem: SearchProblem, variants: tuple[ModelVariant, ...], seen: set[str]
 ) -> SearchSteps[None]:
-    """Measure every combination of the models' loads; after a failure the remaining ones are dropped."""
+    """Measure every combination of the models' loads; after a failure, drop the remaining combinations."""
     loads = [
         [load for batch in sorted(task.batches) for load in _loads_of(problem, task, batch)]
         for task in problem.tasks

@@ -18,7 +18,8 @@ FAR = 0.1  # doublings of the instances at which the weight of a known loading t
 
 @dataclass(slots=True)
 class SearchClock:
-    """Tracks costs. The first trial includes the start of the server and says nothing about the cost of later ones."""
+    """Tracks costs. The first trial includes the start of the server, so the cost of later trials is not learned from
+    it."""
 
     budget_s: float | None
     most_waiting_s: float = np.inf  # of a trial, however slow the answers are

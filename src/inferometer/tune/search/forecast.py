@@ -48,8 +48,8 @@ class Covariances:
         self.across = cache(partial(self.kernel, places, points))  # between places and points, by length
 
     def kernel(self, first: Array, second: Array, length: float) -> Array:
-        """Return the correlations. Knobs of a server mostly act one by one, under any load: so a few starts can show
-        what each of them does, for all values of the others."""
+        """Return the correlations. Knobs of a server mostly act independently, under any load, so a few starts can show
+        the effect of each knob for all values of the others."""
         whole = _kernel(first, second, length)
         if not self.axes:
             return whole

@@ -94,7 +94,7 @@ class Proposal:
 
     @property
     def key(self) -> str:
-        """Equal for proposals of the same content and load, whose trials are interchangeable."""
+        """Key that is equal for proposals of the same content and load, whose trials are interchangeable."""
         # A numbered variant that equals the default is still measured separately.
         rows = [
             f"{variant.key}{' default' if variant.is_default else ''} {load}" for variant, load in self.parts
