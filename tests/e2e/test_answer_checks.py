@@ -86,6 +86,16 @@ def test_a_server_that_is_wrong_under_load_is_named_with_the_level(run: Run, tmp
     assert float(rows["24"]["Wrong % low"]) < float(rows["24"]["Wrong %"])
 
 
+def test_a_sample_of_validation_data_is_compared_over_grpc(run: Run, tmp_path: Path) -> None:
+    """None of the first requests belongs to it: the slots send the next ones without the engine."""
+    data = tmp_path / "invalid.json"
+    data.write_text(json.dumps({"data": [{"INPUT0": [1]}], "validation_data": [{"OUTPUT0": [6]}]}))
+    with FakeGrpcTriton() as fake:
+        words = ("--data", str(data), "--validate-sample", "20%", "-c", "2", "-d", "200ms")
+        ended = run("inferometer", "measure", fake.server.address, "fake", "--grpc", *words)
+    assert "(mismatch)" in ended.stdout, ended
+
+
 VALID = {"data": [{"INPUT0": [1]}], "validation_data": [{"OUTPUT0": [5]}]}
 OUTPUT = b'{"outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1],"data":[5]}]}'
 

@@ -114,9 +114,6 @@ class Engine:
         self._free: list[int] = []  # slots of an open plan
         self._batches: Batches | None = None  # of a periodic plan
         self._again = self._issue  # called for a slot after its request has ended
-        self._look: Callable[[], int] | None = (
-            None  # returns the number of rows at which it is to be called again
-        )
         self._spool = spool
         self._log = log
         # --- requests to cancel
@@ -264,7 +261,7 @@ class Engine:
         """Run the loop until the given time, until `stop` returns true, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, cancels, next_look = self._cells, self._cancels, 0
-        times, pauses, look = self._times, self._times.pauses, self._look
+        times, pauses = self._times, self._times.pauses
         end = NEVER if until_ns is None else until_ns
         next_check = self._timeout.next_check_ns(clock())
         while not self.is_interrupted and not (stop is not None and stop()):
@@ -291,7 +288,7 @@ class Engine:
                 if now >= end:
                     break
             if ring.written >= next_look or ring.has_stamps:
-                next_look = ring.written + LOOK_EVERY if look is None else look()
+                next_look = ring.written + LOOK_EVERY
                 if ring.crowded:
                     self._on_crowded()
 
@@ -348,7 +345,7 @@ class Engine:
             sequence, started, tokens, prompt_tokens, stamps,
         )  # fmt: skip
         position += ROW_BYTES
-        ring.position = position if position != ring.end else FIRST_BYTE
+        ring.position = position if position != ring.stop else self._stopped(position, sends_next=False)
         ring.written += 1
         self._busy[slot] = False
         if status:
@@ -378,13 +375,18 @@ class Engine:
             due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
         )  # fmt: skip
         position += ROW_BYTES
-        ring.position = position if position != ring.end else FIRST_BYTE
+        ring.position = position if position != ring.stop else self._stopped(position, sends_next=True)
         ring.written += 1
         steps[slot] = step = self._step
         following = step + self._stride
         self._step = following if following < self._step_count else following - self._step_count
         due[slot] = now = clock()
         return step, now
+
+    def _stopped(self, position: int, *, sends_next: bool) -> int:
+        """Return the position of the next row, now that the ring's `stop` is reached by a row that is not counted yet;
+        `sends_next` if the slot's next request follows without `_send`."""
+        return FIRST_BYTE
 
     def _finish_observed(
         self,

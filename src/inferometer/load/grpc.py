@@ -20,7 +20,7 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import SocketConnection, SocketLink
 from inferometer.load.grpc_requests import MadeCalls, NumberedCalls, render_parts, rendered_calls
-from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, finish_sampled
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
@@ -160,8 +160,8 @@ class GrpcLink(SocketLink):
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         super().__init__(setup, callbacks, protocols=("h2",))
         wiring, requests = setup.wiring, setup.requests
-        if self.replies is not None and self.replies.sampler is not None:
-            self.next_step = finish_sampled(self.next_step, self.finish, self.replies.sampler)
+        if self.replies is not None and not self.replies.is_sampled:
+            self.next_step = always_finish(self.finish)
         self._messages = requests
         self._numbered = (
             NumberedCalls(wiring.block, requests, wiring.first_id())
@@ -224,7 +224,7 @@ class GrpcLink(SocketLink):
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = call.kept = 0
         if self.replies is not None:
-            call.step = step if self.replies.wants(slot) else -1
+            call.step = step if self.replies.reads_next and self.replies.wants(slot) else -1
         is_quick = channel.is_quick and mark is None and call.step < 0 and not channel.waiting
         if not is_quick or not channel.plain.open(call, self.plain_requests[step]):
             self._send_generally(call, step, mark)

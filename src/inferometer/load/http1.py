@@ -11,7 +11,7 @@ from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.units import NS_PER_US
 from inferometer.load.connection import SocketConnection, SocketLink
-from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish, finish_sampled
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
 from inferometer.model.unique import COUNTER_BITS, MARK, Unique
@@ -33,12 +33,9 @@ class Http1Link(SocketLink):
         # Whether some replies are read; send() decides which.
         self.is_reading = self.replies is not None or wiring.reader is not None
         if self.is_reading:
-            sampler = None if self.replies is None else self.replies.sampler
-            self.next_step = (
-                always_finish(self.finish)
-                if sampler is None or wiring.reader is not None
-                else finish_sampled(self.next_step, self.finish, sampler)
-            )
+            is_sampled = self.replies is not None and self.replies.is_sampled
+            if wiring.reader is not None or not is_sampled:
+                self.next_step = always_finish(self.finish)
         self.is_flushed = True  # a cancelled request closes its connection
         self.reader = wiring.reader
         # Reader of the replies whose answers are checked.
@@ -83,7 +80,7 @@ class Http1Link(SocketLink):
         request = self.requests[step]
         connection = self._connections[slot]
         if self.replies is not None:
-            connection.step = step if self.replies.wants(slot) else -1
+            connection.step = step if self.replies.reads_next and self.replies.wants(slot) else -1
         if mark is not None:
             if self.conversations is None:
                 request = _marked(request, mark)

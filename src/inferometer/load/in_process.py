@@ -107,7 +107,8 @@ class InProcessLink(LinkBase):
         call, carrier = self._calls[slot], self._carrier(step)
         call.sent_ns, call.wrote_ns, call.first_ns, call.end_ns = now_ns, 0, 0, 0
         call.responses = call.status = 0
-        call.step = step if self.replies is not None and self.replies.wants(slot) else -1
+        replies = self.replies
+        call.step = step if replies is not None and replies.reads_next and replies.wants(slot) else -1
         call.carrier, carrier.call = carrier, call
         try:
             if mark is not None:

@@ -102,28 +102,6 @@ def always_finish(finish: Finish) -> NextStep:
     return next_step
 
 
-class Sampler(Protocol):
-    """Countdown to the next request whose answer is checked."""
-
-    left: int
-
-
-def finish_sampled(next_step: NextStep, finish: Finish, sampler: Sampler) -> NextStep:
-    """Return a NextStep for links that read the replies of a sample: `finish` leads to `send`, which takes the sample,
-    and all other requests keep the short path."""
-
-    def next_sampled(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
-        if sampler.left > 1:
-            found = next_step(slot, sent_ns, wrote_ns, now_ns, received)
-            if found is not NOTHING:
-                sampler.left -= 1
-            return found
-        finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
-        return NOTHING
-
-    return next_sampled
-
-
 class Callbacks(NamedTuple):
     """Callbacks of the engine."""
 
@@ -190,6 +168,7 @@ class Replies:
         *,
         shown: Shown | None = None,
         judge: "AnswerJudge | None" = None,
+        judges_all: bool = False,
     ) -> None:
         self._checker = checker
         self._spool = spool
@@ -199,24 +178,27 @@ class Replies:
         self._judge = judge
         self._verdicts: dict[int, AnswerVerdict] = {}  # of the requests whose answer is checked
         self.keeps_answers = judge is not None
-        # Only if all other replies are merely counted.
-        self.sampler: Sampler | None = judge if checker is None and spool is None and shown is None else None
+        self._judges_next = judges_all
+        self.is_sampled = checker is None and spool is None and shown is None and not judges_all
+        self.reads_next = not self.is_sampled
+
+    def begin_check(self, slot: int, step: int) -> None:
+        """Check the answer to the next request."""
+        self._judges_next = self.reads_next = True
+
+    def end_check(self) -> None:
+        self._judges_next, self.reads_next = False, not self.is_sampled
 
     def wants(self, slot: int) -> bool:
         """Return whether the reply to the slot's next request will be read."""
-        sampler = self.sampler
-        if sampler is not None and sampler.left > 1:  # most requests, if only a sample is read
-            sampler.left -= 1
-            return False
-        is_judged = self._judge is not None and self._judge.wants_next()
-        if is_judged:
+        if self._judges_next:
             self._verdicts[slot] = NO_VERDICT
         elif self._verdicts:
             self._verdicts.pop(slot, None)
         is_checked = self._checker is not None and self._checker.wants_next()
         self._checked[slot] = is_checked
         if self._spool is None:
-            return is_judged or is_checked or self._shown is not None
+            return self._judges_next or is_checked or self._shown is not None
         self._spool.begin(slot)
         return True
 
@@ -323,7 +305,8 @@ class SendCost:
 class ReplyReading(Protocol):
     """Interface of `Replies` and of the readers of visits' replies."""
 
-    sampler: Sampler | None  # if only the replies of a sample are read
+    is_sampled: bool  # only the replies of a sample are read
+    reads_next: bool  # `wants` is to be asked about the next request
     keeps_answers: bool  # readers of text must keep the answer
 
     def wants(self, slot: int) -> bool: ...

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from inferometer.base import status as outcome
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.load.link import Sampler
 from inferometer.load.visit_file import VisitFile
 from inferometer.model.visit import Call, Pause
 from inferometer.services.check_plan import NO_VERDICT, AnswerVerdict
@@ -142,7 +141,8 @@ def _driven(step: Any) -> Any:
 class VisitMessages(Sequence[bytes]):
     """Requests by slot and readers of their replies, as links expect them."""
 
-    sampler: Sampler | None = None
+    is_sampled = False
+    reads_next = True
     keeps_answers: bool = False
 
     def __init__(self, plan: VisitPlan) -> None:

@@ -105,8 +105,28 @@ def _maybe_replies(job: Job, spool: Spool | None, requests: Sequence[Request]) -
     if job.checks is not None:
         from inferometer.services.answer_checks import AnswerJudge
 
-        judge = AnswerJudge(job.checks, requests, seed=job.first_step)
-    return Replies(checker, spool, job.wiring.outputs, shown=shown, judge=judge)
+        judge = AnswerJudge(job.checks, requests)
+    judges_all = job.checks is not None and job.checks.share >= 1
+    return Replies(checker, spool, job.wiring.outputs, shown=shown, judge=judge, judges_all=judges_all)
+
+
+def _engine_class(job: Job, replies: Replies | None) -> Callable[..., Engine]:
+    """Return the engine, or one that takes the samples of the job."""
+    share = 1.0 if job.checks is None else job.checks.share
+    if job.trace_share is None and share >= 1:
+        return Engine
+    from inferometer.load.sampled import RequestSample, SampledEngine, SampleGaps
+
+    samples = []
+    if replies is not None and share < 1:
+        samples.append(
+            RequestSample(SampleGaps(share, job.first_step), replies.begin_check, replies.end_check)
+        )
+    if job.trace_share is None:
+        return partial(SampledEngine, samples=samples)
+    from inferometer.load.traced import TracedEngine
+
+    return partial(TracedEngine, gaps=SampleGaps(job.trace_share), worker=job.wiring.worker, samples=samples)
 
 
 def _requests(job: Job) -> list[Request]:
@@ -149,13 +169,8 @@ class _Worker:
         replies = _maybe_replies(job, self._spool, requests)
         setup = LinkSetup(job.wiring, requests, replies, self._reactor, monotonic_ns)
         sequences = job.sequences
-        make: Callable[..., Engine] = Engine
-        if job.trace_share is not None:
-            from inferometer.load.traced import TracedEngine
-
-            make = partial(TracedEngine, share=job.trace_share, worker=job.wiring.worker)
         steps = len(requests) // (1 + len(job.wiring.others))
-        self._engine = make(
+        self._engine = _engine_class(job, replies)(
             steps=steps,
             open_link=_open_link(setup),
             reactor=self._reactor,

@@ -4,6 +4,7 @@ Values are never changed silently: one that its datatype cannot hold is an `Elem
 exception, as always with floating point: they are rounded to nearest, ties to even, including BF16.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,22 +19,23 @@ class Datatype(NamedTuple):
 
     numpy: str  # dtype of the raw bytes; BF16 is the upper half of a float32
     size: int  # bytes per element; 0 for BYTES, whose elements carry their own length
+    form: str = ""  # for `struct`, if it converts elements like numpy
 
 
 DATATYPES = {
-    "BOOL": Datatype("bool", 1),
-    "UINT8": Datatype("uint8", 1),
-    "UINT16": Datatype("uint16", 2),
-    "UINT32": Datatype("uint32", 4),
-    "UINT64": Datatype("uint64", 8),
-    "INT8": Datatype("int8", 1),
-    "INT16": Datatype("int16", 2),
-    "INT32": Datatype("int32", 4),
-    "INT64": Datatype("int64", 8),
-    "FP16": Datatype("float16", 2),
+    "BOOL": Datatype("bool", 1, "?"),
+    "UINT8": Datatype("uint8", 1, "B"),
+    "UINT16": Datatype("uint16", 2, "H"),
+    "UINT32": Datatype("uint32", 4, "I"),
+    "UINT64": Datatype("uint64", 8, "Q"),
+    "INT8": Datatype("int8", 1, "b"),
+    "INT16": Datatype("int16", 2, "h"),
+    "INT32": Datatype("int32", 4, "i"),
+    "INT64": Datatype("int64", 8, "q"),
+    "FP16": Datatype("float16", 2, "e"),
     "BF16": Datatype("uint16", 2),
-    "FP32": Datatype("float32", 4),
-    "FP64": Datatype("float64", 8),
+    "FP32": Datatype("float32", 4, "f"),
+    "FP64": Datatype("float64", 8, "d"),
     "BYTES": Datatype("object", 0),
 }
 
@@ -42,6 +44,7 @@ _LARGEST_BF16 = float.fromhex("0x1.fep127")
 _BF16_TINIEST_EXPONENT = -133  # of the smallest subnormal
 _BF16_SIGNIFICANT_BITS = 8
 _LENGTH = struct.Struct("<I")
+_FEW = 256  # elements that `struct` converts sooner than numpy, whose arrays cost most
 _PIECE = 1 << 20  # fractions rounded at a time, to keep their wide copies small
 
 
@@ -73,6 +76,9 @@ def decode(datatype: str, data: bytes) -> list[Any]:
     """Decode elements to Python values; BYTES elements as bytes. Raise ValueError on a partial element."""
     if datatype == "BYTES":
         return [data[begin:end] for begin, end in _spans(data)]
+    known = DATATYPES[datatype]
+    if known.form and len(data) <= _FEW * known.size and len(data) % known.size == 0:
+        return list(struct.unpack(f"<{len(data) // known.size}{known.form}", data))
     return list(values(datatype, data).tolist())
 
 
@@ -136,6 +142,9 @@ def _require_types(values: Sequence[Any], accepted: tuple[type, ...], expected: 
 
 
 def _encode_integers(datatype: str, values: Sequence[Any]) -> bytes:
+    if len(values) <= _FEW and set(map(type, values)) == {int}:
+        with contextlib.suppress(struct.error):  # out of range
+            return struct.pack(f"<{len(values)}{DATATYPES[datatype].form}", *values)
     limits = np.iinfo(DATATYPES[datatype].numpy)
     lowest, highest = int(limits.min), int(limits.max)
     expected = f"an integer from {lowest} to {highest}"

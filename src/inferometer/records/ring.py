@@ -56,13 +56,14 @@ def create_ring() -> int:
 class RingWriter:
     """Worker side of a ring. The engine packs rows itself; this object keeps the counts."""
 
-    __slots__ = ("_stamped", "cells", "end", "has_stamps", "position", "written")
+    __slots__ = ("_stamped", "cells", "end", "has_stamps", "position", "stop", "written")
 
     def __init__(self, cells: memoryview) -> None:
         self.cells = cells
         self.written = 0
         self.position = FIRST_BYTE  # of the next row, in bytes
         self.end = STAMPS * 8
+        self.stop = self.end  # position at which the engine is called: the end, or before it
         self.has_stamps = False  # times were stored, possibly many per row
         self._stamped = 0
 

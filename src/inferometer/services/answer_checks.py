@@ -1,15 +1,13 @@
 """Checks of answers: whether a server that answers fast also answers correctly.
 
-`AnswerChecks` travels to the workers; there an `AnswerJudge` draws the sample, before requests are sent, and judges
-the answers of the sample. A wrong answer is still a successful request: only its verdict is recorded.
+`AnswerChecks` travels to the workers; there the engine draws the sample, before requests are sent (load/sampled.py),
+and an `AnswerJudge` judges their answers. A wrong answer is still a successful request: only its verdict is recorded.
 
 An answer is text: that of the first choice of a text server, the only string of a tensor server, or else JSON. For
 tensor servers, the JSON is an object with the values of each output.
 """
 
 import json
-import math
-import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -39,37 +37,18 @@ IS_RIGHT = AnswerVerdict(RIGHT)
 class AnswerJudge:
     """Draws the sample of answers to check, and judges them."""
 
-    def __init__(self, checks: AnswerChecks, requests: Sequence[bytes | memoryview], seed: int) -> None:
+    def __init__(self, checks: AnswerChecks, requests: Sequence[bytes | memoryview]) -> None:
         if not checks.is_text:
             from inferometer.model import numbers  # noqa: F401 - imports numpy now, not at the first check under load
         self.is_text = checks.is_text
         self._checks = checks
         self._requests = requests
-        self._random = random.Random(seed)
         self._functions = [_JUDGES[check.kind](self, check.value) for check in checks.checks]
-        self.left = self._gap()  # requests until the next one of the sample
         self._right: dict[int, bytes] = {}  # by step, the last reply that was right
         self._room = ROOM  # bytes for more of them
         self._is_fixed = all(
             check.kind != PYTHON for check in checks.checks
         )  # a function may change its mind
-
-    def wants_next(self) -> bool:
-        """Return whether to check the answer to the next request.
-
-        The gaps are random: regular ones would always meet the same requests of a dataset that repeats.
-        """
-        self.left -= 1
-        if self.left > 0:
-            return False
-        self.left = self._gap()
-        return True
-
-    def _gap(self) -> int:
-        share = self._checks.share
-        if share >= 1:
-            return 1
-        return 1 + int(math.log(1 - self._random.random()) / math.log1p(-share))
 
     def of_text(self, step: int, text: str) -> AnswerVerdict:
         return self._verdict(step, text)

@@ -8,7 +8,7 @@ if their outputs are needed.
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,36 +128,44 @@ _UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeE
 
 def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str, bytes]:
     """Return the raw outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
-    return {name: tensor.data for name, tensor in http_tensors(body, header_length).items()}
+    try:
+        return {row["name"]: data for row, data in _http_rows(body, header_length)}
+    except _UNREADABLE as error:
+        raise PeerError(f"cannot read the reply: {error!r}") from error
 
 
 def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[str, Tensor]":
     """Return the outputs of a KServe v2 reply over HTTP as tensors."""
-    import json  # imported here, like numpy: workers load neither until they read a reply
-
-    from inferometer.model.numbers import encode, flat
     from inferometer.model.spec import Tensor
 
     try:
-        length = len(body) if header_length is None else int(header_length)
-        document = json.loads(body[:length])
-        rows: Sequence[Any] = document["outputs"]
-        outputs = {}
-        for row in rows:
-            parameters = row.get("parameters") or {}  # some servers send null
-            size = parameters.get("binary_data_size")
-            if "shared_memory_region" in parameters:
-                continue
-            if size is None:
-                data = encode(row["datatype"], flat(row["data"]))
-            else:
-                data = bytes(body[length : length + size])
-                length += size
-            shape = tuple(map(int, row.get("shape", ())))
-            outputs[row["name"]] = Tensor(row["name"], row.get("datatype", ""), shape, data)
+        return {
+            row["name"]: Tensor(
+                row["name"], row.get("datatype", ""), tuple(map(int, row.get("shape", ()))), data
+            )
+            for row, data in _http_rows(body, header_length)
+        }
     except _UNREADABLE as error:
         raise PeerError(f"cannot read the reply: {error!r}") from error
-    return outputs
+
+
+def _http_rows(body: bytes | bytearray, header_length: str | None) -> Iterator[tuple[Any, bytes]]:
+    """Yield the description of each output that is not in shared memory, and its data."""
+    import json  # imported here, like numpy: workers load neither until they read a reply
+
+    from inferometer.model.numbers import encode, flat
+
+    length = len(body) if header_length is None else int(header_length)
+    for row in json.loads(body[:length])["outputs"]:
+        parameters = row.get("parameters") or {}  # some servers send null
+        size = parameters.get("binary_data_size")
+        if "shared_memory_region" in parameters:
+            continue
+        if size is None:
+            yield row, encode(row["datatype"], flat(row["data"]))
+        else:
+            yield row, bytes(body[length : length + size])
+            length += size
 
 
 def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:

@@ -1,11 +1,11 @@
-"""Replies of a sample: which requests leave the short way, and how verdicts reach their records."""
+"""Replies of a sample: which are read, and how verdicts reach their records."""
 
 from typing import Any
 
 import pytest
 
 from inferometer.base import status
-from inferometer.load.link import NOTHING, Replies, finish_sampled
+from inferometer.load.link import Replies
 from inferometer.records.records import from_cells
 from inferometer.records.spool import Spool
 from inferometer.services.answer_checks import AnswerJudge
@@ -19,44 +19,19 @@ def replies(share: float = 1.0, *, is_text: bool = False, **more: Any) -> Replie
     checks = AnswerChecks(
         (AnswerCheck("regex", r"\b1\b"),), share, is_text=is_text, datatypes={"OUT": "INT32"}
     )
-    return Replies(
-        more.get("checker"), more.get("spool"), judge=AnswerJudge(checks, (b"",), seed=3), shown=None
-    )
+    judge = AnswerJudge(checks, (b"",))
+    return Replies(more.get("checker"), more.get("spool"), judge=judge, judges_all=share >= 1)
 
 
-def test_the_engine_takes_the_short_way_until_a_request_of_the_sample_is_next() -> None:
-    reading, sent = replies(0.1), []
-    sampler = reading.sampler
-    assert sampler is not None
-
-    def finish(slot: int, *_: Any, **__: Any) -> None:  # the engine sends the next request of the slot
-        sent.append(reading.wants(slot))
-
-    step = finish_sampled(lambda *_: (1, 0), finish, sampler)
-    short = sum(step(0, 1, 2, 3, 4) != NOTHING for _ in range(10_000))
-    assert short + len(sent) == 10_000
-    assert all(sent)
-    assert 850 < len(sent) < 1150  # one in ten
-
-
-def test_a_request_that_the_engine_sends_itself_is_counted_once() -> None:
+def test_only_the_replies_of_the_sample_are_read() -> None:
     reading = replies(0.1)
-    assert reading.sampler is not None
-
-    def next_step(
-        slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
-    ) -> tuple[int, int]:  # an open load: `finish` sends later
-        reading.wants(slot)
-        return NOTHING
-
-    def finish(slot: int, *_: Any, **__: Any) -> None:
-        drawn.append(reading.wants(slot))
-
-    drawn: list[bool] = []
-    step = finish_sampled(next_step, finish, reading.sampler)
-    for _ in range(10_000):
-        step(0, 1, 2, 3, 4)
-    assert 850 < sum(drawn) < 1150
+    assert reading.is_sampled
+    assert not reading.reads_next
+    reading.begin_check(0, 0)
+    assert reading.reads_next
+    assert reading.wants(0)
+    reading.end_check()
+    assert not reading.reads_next
 
 
 @pytest.mark.parametrize(
@@ -98,19 +73,22 @@ def test_the_first_wrong_response_of_a_stream_decides() -> None:
 def test_every_reply_is_read_for_an_export_but_only_the_sample_is_judged(tmp_path: Any) -> None:
     with (tmp_path / "spool").open("wb") as file:
         reading = replies(0.2, spool=Spool(file.fileno()))
-        assert reading.sampler is None
+        assert not reading.is_sampled
         codes = []
-        for _ in range(500):
+        for number in range(500):
+            if number % 5 == 0:
+                reading.begin_check(0, 0)
+            assert reading.reads_next
             assert reading.wants(0)
+            reading.end_check()
             reading.judge_http(0, 0, 0, bytearray(BODY % 1), None)
             codes.append(reading.verdict(0).code)
-    assert 50 < codes.count(status.RIGHT) < 150
-    assert codes.count(status.UNCHECKED) == 500 - codes.count(status.RIGHT)
+    assert codes == [status.RIGHT, *[status.UNCHECKED] * 4] * 100
 
 
 def test_validation_data_still_fails_its_requests() -> None:
     reading = replies(checker=Checker(Validation(((),))))
-    assert reading.sampler is None
+    assert not reading.is_sampled
     assert reading.wants(0)
 
 

@@ -1,14 +1,14 @@
 """The engine with spans, on a simulated clock: which requests are traced, and what their rows say."""
 
-import random
 from array import array
-from itertools import accumulate, count
+from itertools import count
 from typing import Any
 
 import pytest
 
 from inferometer.base import status
 from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.sampled import SampleGaps
 from inferometer.load.traced import TracedEngine
 from inferometer.records.records import EMPTY, RingReader
 from inferometer.records.ring import RingWriter
@@ -59,11 +59,9 @@ class Traced:
                 self.network.wait(until_ns)
 
         self.engine = TracedEngine(
-            share=share, steps=3, open_link=open_link, reactor=Reactor(), ring=ring, clock=self.clock,
+            gaps=SampleGaps(share, 5), steps=3, open_link=open_link, reactor=Reactor(), ring=ring, clock=self.clock,
             on_crowded=lambda: None,
         )  # fmt: skip
-        self.engine._random = random.Random(5)
-        self.engine._left = self.engine._gap()
 
     def run(self, plan, seconds=100):
         """Return the spans of a load, of which a part is collected while requests are in flight."""
@@ -156,42 +154,6 @@ def test_rows_between_two_reports_are_bounded(monkeypatch):
     report = traced.engine.take_spans()
     assert (len(list(report.traces)), report.dropped) == (30, 70)
     assert traced.engine.take_spans() == (array("Q"), (), 0)
-
-
-@pytest.mark.parametrize("slots", [1, 4, 40])
-def test_an_endless_load_uses_the_short_path_and_samples_what_was_drawn(slots, monkeypatch):
-    """Sampled requests are as far apart as was drawn, but for the rest of a round of the loop, although hardly any of
-    the others is counted; being late does not add up."""
-    traced = Traced(lambda number, _: Reply((number * 7919 % 3 + 1) * MS), share=0.01)
-    server, engine, network = traced.server, traced.engine, traced.network
-    drawn, places, counted = [engine._left], [], []
-    draw, carry, send = engine._gap, network.carry, engine._send_untraced
-
-    def drawing():
-        drawn.append(draw())
-        return drawn[-1]
-
-    def carrying(step, traceparent):
-        places.append(server.number)
-        return carry(step, traceparent)
-
-    def sending(slot, *more):
-        counted.append(slot)
-        send(slot, *more)
-
-    monkeypatch.setattr(engine, "_gap", drawing)
-    monkeypatch.setattr(engine, "_send_untraced", sending)
-    network.carry = carrying
-    engine.apply(Closed(slots), 0)
-    while server.number < 30_000:
-        engine.run(traced.clock() + 50 * MS)
-        engine._ring.publish()
-        traced.reader.take()
-    assert 230 < len(places) < 370
-    expected = [number + place for number, place in enumerate(accumulate(drawn))]
-    late = [place - due for place, due in zip(places, expected, strict=False)]
-    assert all(0 <= number < 2 * slots for number in late)
-    assert len(counted) < 0.05 * server.number
 
 
 def test_slots_that_fail_while_requests_are_counted_pause_and_recover():
