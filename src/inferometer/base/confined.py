@@ -6,7 +6,7 @@ that opens a file named by an option, or by another file, calls `check_path` fir
 itself with `confined_to` while it checks a form, and confines the run it starts with an environment variable.
 
 `check_command` guards code that files name (commands of phases, message generators, visits in Python, models). A dry
-run executes none of it either.
+run does not execute such code either.
 """
 
 import os

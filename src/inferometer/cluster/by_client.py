@@ -88,7 +88,7 @@ def _joined(slices: Sequence[_Slice]) -> _Slice:
 
 @dataclass(slots=True)
 class _Course:
-    """One client in the current level."""
+    """State of one client in the current level."""
 
     member: Member
     begun: _Spent
@@ -142,7 +142,7 @@ class ByClient:
             course.filling.add(course.recent.pop(0), self._rules, self.request_bytes)
 
     def cut(self, end_ns: int) -> None:
-        """End a window here."""
+        """End a window at this time."""
         for course in self._courses.values():
             parts = [split(records, end_ns) for records in course.recent]
             for inside, _ in parts:

@@ -137,7 +137,7 @@ class Clients:
 
     @property
     def spool_problem(self) -> str:
-        """Why a worker could not record its requests."""
+        """The reason why a worker could not record its requests."""
         return next((member.spool_problem for member in self.members if member.spool_problem), "")
 
     # --- Load

@@ -35,7 +35,8 @@ DRIFTS = 65  # slopes tried between the steepest and the flattest
 
 @frozen
 class Exchange:
-    """A time request: when it was sent and answered by our clock, and the time the client answered."""
+    """An exchange of times: when our request was sent and answered by our clock, and the client's time in the
+    answer."""
 
     asked_ns: int
     client_ns: int

@@ -106,7 +106,7 @@ class PilotRun:
 
     @property
     def least_turn_ns(self) -> int:
-        """The time for a few requests and their replies."""
+        """The minimum time of a turn, in which a few requests are answered."""
         return round(LEAST_PER_SLOT * max(self.latency_ns, NS_PER_S / self.per_s))
 
 

@@ -31,7 +31,7 @@ class JsonConstant(float):
 
 
 class ByteSource(Protocol):
-    """Source of the text."""
+    """File-like source of the bytes of the text."""
 
     def read(self, size: int, /) -> bytes: ...
 

@@ -33,7 +33,7 @@ _OF_A_TEXT = ("prompt", "input")
 
 
 def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
-    """Generate as many prompts as the requested lengths need."""
+    """Generate the prompts for the requested lengths."""
     tokenizer = open_tokenizer(options.tokenizer)
     unique = None if options.repeat_prompts else _unique(tokenizer)
     prefixes = shared_prefixes(options, tokenizer)

@@ -35,7 +35,7 @@ class Tokenizer(Protocol):
 
     @property
     def name(self) -> str:
-        """The file, or `words`."""
+        """Name of the tokenizer: its file, or `words`."""
 
     @property
     def is_exact(self) -> bool:

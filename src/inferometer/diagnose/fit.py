@@ -267,8 +267,9 @@ def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) ->
 def _line(points: list[_Point]) -> tuple[float, float, float]:
     """Return the fixed seconds, and those per inference and per additional request; none is negative.
 
-    The line goes through the first point, which is the lightest load. Client-side batches do not show the cost of a
-    request, only that it is copied; server-side batches do not separate it from that of an inference.
+    The line goes through the first point, which is the lightest load. Client-side batches have one request each, so
+    they do not show the cost of additional requests; server-side batches do not separate it from the cost of an
+    inference.
     """
     near, *others = points
     rows = [

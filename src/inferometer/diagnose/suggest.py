@@ -42,7 +42,7 @@ _TRANSPORT_SHARE = 0.1  # share of the latency below which the transport of tens
 
 @frozen
 class Circumstances:
-    """Facts known apart from the measurements."""
+    """Facts about the setup that the measurements do not show."""
 
     model: str  # the top model
     max_batch: int  # of the top model

@@ -32,7 +32,7 @@ ROUNDING = 0.005  # widens each end of the interval, in addition to queue growth
 
 @frozen
 class Bracket:
-    """The ends of an interval, where known."""
+    """The known ends of an interval of loads."""
 
     low: float = 0.0
     high: float = math.inf

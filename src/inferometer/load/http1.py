@@ -25,7 +25,7 @@ MANY_CHUNKS = 1000  # received together: later ones are received in smaller port
 
 
 class Http1Link(SocketLink):
-    """Slot n owns connection n."""
+    """HTTP/1.1 connections of a worker; slot n owns connection n."""
 
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         super().__init__(setup, callbacks)

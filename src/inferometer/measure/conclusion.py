@@ -124,7 +124,7 @@ _UNSURE = (Note.NOT_PRECISE, Note.NOT_STABLE)
 
 @frozen
 class RawLevel:
-    """A level as observed."""
+    """The observations of a level, from which its figures are computed."""
 
     settings: LevelSettings
     point: LoadPoint

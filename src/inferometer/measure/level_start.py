@@ -83,7 +83,7 @@ def _apply(
 
 
 def _settle(instrument: Instrument, until_ns: int) -> None:
-    """Discard records until then."""
+    """Discard records until this time."""
     while instrument.clock() < until_ns and not instrument.watcher.is_interrupted():
         instrument.load.collect(min(until_ns, instrument.clock() + SETTLE_STEP_NS))
 

@@ -87,7 +87,7 @@ class Setup:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Information that the server gave about itself."""
+        """Findings about the server from its own description."""
         return tuple(self.result.server["findings"])
 
     @property

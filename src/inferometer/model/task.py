@@ -67,7 +67,7 @@ class TaskStep:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Names in its templates, in order."""
+        """Names that the templates of the step refer to, in order."""
         return tuple(_REFERENCE.findall(self.prompt))
 
     @property

@@ -21,7 +21,7 @@ class Phases(NamedTuple):
 
 @dataclass(slots=True)
 class NetworkPath:
-    """Everything the workers have learned so far."""
+    """Observations of the path to the server by all workers so far."""
 
     resolve_ns: int = 0  # of the slowest worker
     openings: list[Opening] = field(default_factory=list)

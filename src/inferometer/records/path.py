@@ -24,7 +24,7 @@ class Opening(NamedTuple):
 
 
 class PathReport(NamedTuple):
-    """What a worker has learned since its last report."""
+    """Observations of a worker since its last report."""
 
     resolve_ns: int = 0  # time to resolve the host name, once per worker
     openings: tuple[Opening, ...] = ()

@@ -91,7 +91,7 @@ class SpanSink(Protocol):
 
 
 class Tracing(NamedTuple):
-    """Which requests become spans, and their receiver."""
+    """Rules for the choice of requests that become spans, and the receiver of the spans."""
 
     share: float  # of all requests, chosen at random before they are sent
     sink: SpanSink

@@ -48,7 +48,7 @@ def text_columns(*names: str) -> Iterator[Column]:
 
 
 class Depth(Enum):
-    """How prominent a table is."""
+    """Prominence of a table."""
 
     MAIN = "main"  # always open
     DRAWN = "drawn"  # also shown as a chart: folded on a page, open without charts
@@ -103,7 +103,7 @@ class Code:
 
 
 class Spread(Enum):
-    """How values are laid out along an axis."""
+    """Layout of values along an axis."""
 
     LINEAR = "linear"
     LOG = "log"

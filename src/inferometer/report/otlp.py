@@ -41,7 +41,7 @@ class Post(Protocol):
 
 
 class OtlpPush(Watcher):
-    """Starts pushing when it is created."""
+    """Pushes the live figures of a run, from its creation until it is closed."""
 
     def __init__(self, figures: LatestFigures, post: Post, warn: Callable[[str], None]) -> None:
         try:

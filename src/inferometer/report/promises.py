@@ -13,7 +13,7 @@ _WORDS = {"kept": "met", "broken": "violated"}
 
 
 def verdict_word(verdict: str) -> str:
-    """The word for a verdict in a file or a value."""
+    """The word for a verdict as it is stored in files and values."""
     return _WORDS.get(verdict, verdict)
 
 

@@ -37,7 +37,7 @@ class Check:
 
 @frozen
 class SelfTest:
-    """A whole self-test."""
+    """Results of a self-test."""
 
     schema: int
     tool: str
@@ -67,7 +67,7 @@ def to_json(found: SelfTest) -> str:
 
 @frozen
 class Thoroughness:
-    """Duration of each part."""
+    """Durations of the parts of a self-test."""
 
     ceiling_s: float  # per protocol and payload
     schedule_s: float  # per rate

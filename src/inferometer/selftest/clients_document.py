@@ -22,7 +22,7 @@ GIGA = 1e9
 
 @frozen
 class Planned:
-    """Content of the answer."""
+    """The answer of `inferometer clients`."""
 
     asked: ClientsOptions
     host: Mapping[str, Any]

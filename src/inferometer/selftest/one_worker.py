@@ -18,7 +18,7 @@ SURE = 0.975  # share below the upper end of a 95 % interval
 
 @frozen
 class Exchanged:
-    """The kind of request."""
+    """Protocol and sizes of a request."""
 
     protocol: str  # http or grpc
     request_size: int

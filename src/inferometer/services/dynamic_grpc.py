@@ -288,7 +288,7 @@ def _choose(names: Sequence[str]) -> str:
 
 
 class DynamicGrpc(Service):
-    """One method at one address."""
+    """A gRPC method of the server at one address."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection

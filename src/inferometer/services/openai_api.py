@@ -48,7 +48,7 @@ _new = tuple.__new__  # makes a named tuple in half the time of a call of its cl
 
 
 def _event(document: Document, name: bytes) -> EventMeaning:
-    """Read an event. Servers whose events differ make this the most frequent call."""
+    """Read an event. For servers whose events are not alike, this is the most frequent call."""
     kind = document.get("type")
     if document.get("error") or name == b"error" or kind == "error":
         return EventMeaning(error=maybe_error(document) or _words(document))

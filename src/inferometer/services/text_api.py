@@ -45,7 +45,7 @@ class Delta(NamedTuple):
 
 
 class EventMeaning(NamedTuple):
-    """What an event of a stream contains."""
+    """Content of an event of a stream."""
 
     deltas: Sequence[Delta] = ()
     usage: Usage | None = None
@@ -54,7 +54,7 @@ class EventMeaning(NamedTuple):
 
 
 class WholeMeaning(NamedTuple):
-    """What a complete reply contains."""
+    """Content of a complete reply."""
 
     usage: Usage = Usage()
     is_blank: bool = False  # an answer without content

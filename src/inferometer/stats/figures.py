@@ -33,7 +33,7 @@ class Source(Enum):
 
 
 class Metric(NamedTuple):
-    """A row of the table."""
+    """A figure: a row of the table."""
 
     tag: str
     title: str

@@ -46,7 +46,7 @@ class PastPoint(Protocol):
 
 
 class PastRun(Protocol):
-    """The parts of a stored run that matter here."""
+    """The parts of a stored run that its history needs."""
 
     @property
     def id(self) -> str: ...

@@ -108,7 +108,7 @@ def margin(sections: Sections) -> Margin | None:
 
 
 class _Stage:
-    """Statistics of one number of sections."""
+    """Statistics of a series that is cut into a given number of sections."""
 
     __slots__ = ("_noise", "_squares", "alike", "freedom")
 

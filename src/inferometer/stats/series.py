@@ -6,7 +6,7 @@ consecutive values becomes a sketch; if there are too many pieces, neighbours ar
 
 A sketch is a histogram whose bins have the same relative width. A bin holds the values that share their first twelve
 binary digits, so none is wider than 1/2048 of its values: 0.05 %. Whole numbers below 4096 have a bin each. Floating
-point numbers are encoded in the same way, so the bin of a value is the front of its bits. Only non-empty bins are
+point numbers are encoded in the same way, so the bin of a value is given by its leading bits. Only non-empty bins are
 stored. Count, sum, squares, minimum and maximum are exact.
 
 Percentiles have one definition everywhere: the value nearest to p/100 of the way (`rank`).

@@ -237,7 +237,7 @@ def _counted(moments: Column, before: Column) -> Column:
 
 @frozen
 class WindowRules:
-    """How the requests of a level are counted."""
+    """Rules by which the requests of a level are counted."""
 
     is_open: bool = False  # latency counts from due times, not from the send
     has_tokens: bool = False

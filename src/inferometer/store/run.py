@@ -71,7 +71,7 @@ class Run:
 
     @property
     def started_s(self) -> float:
-        """Unix seconds; 0 if unknown."""
+        """Start of the run in Unix seconds; 0 if unknown."""
         return _seconds(self.started_at)
 
     @property

@@ -99,7 +99,7 @@ def _of_result(answer: Result) -> RunSummary:
 
 
 def _of_diagnosis(answer: "Diagnosis") -> RunSummary:
-    """The sweep; trials after it have another configuration."""
+    """The points of the sweep; trials after it have another configuration."""
     sweep = answer.results[:1]
     return _of_results(sweep, [point for row in sweep for point in _levels(row.levels)], ())
 
@@ -173,7 +173,7 @@ def _known(figures: dict[str, Estimate | None]) -> NamedFigures:
 
 
 def _server_words(server: Mapping[str, Any]) -> str:
-    """Kind and version."""
+    """Kind and version of the server."""
     return " ".join(str(server[name]) for name in ("name", "version") if server.get(name))
 
 

@@ -20,7 +20,7 @@ from inferometer.tune.variant import VariantNames
 
 @frozen
 class SearchPlace:
-    """Where a search takes place."""
+    """The server or servers on which a search takes place."""
 
     read: Callable[[str], Fields]  # a model's own configuration
     key_end: Callable[[Sequence[str]], str]  # the end of the keys of trials of these models

@@ -203,7 +203,7 @@ class ModelSettings:
 
 @frozen
 class LaunchSettings:
-    """Where the models run."""
+    """Settings of the server, or of the workers, in which the models run."""
 
     mode: str = "local"
     repositories: tuple[Path, ...] = ()

@@ -36,7 +36,7 @@ class ClientLoad:
 
 
 class Status(Enum):
-    """How a trial ended."""
+    """Outcome of a trial."""
 
     MEASURED = "measured"
     FAILED = "failed"  # tried, but without figures

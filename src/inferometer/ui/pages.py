@@ -65,7 +65,7 @@ class RunRow:
 
     @property
     def place(self) -> str:
-        """The path of its page."""
+        """The path of the page of a run."""
         return f"/runs/{self.run.id}" + ("/live" if self.run.state == "running" else "")
 
 

@@ -168,7 +168,7 @@ def render_call(block: bytes, message: Buffer, *, compression: str | None = None
 
 
 class Ending(NamedTuple):
-    """How a call ended."""
+    """Outcome of a call."""
 
     code: int  # of gRPC; 0 is success
     text: str

@@ -174,7 +174,7 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
 
 
 def _gain(diagnosis: Diagnosis, trial: ChangeTrial) -> float:
-    """Throughput gain of a trial over the start."""
+    """Throughput gain of a trial over the initial configuration."""
     return trial.throughput / diagnosis.throughput - 1 if diagnosis.throughput else 0.0
 
 

@@ -53,7 +53,7 @@ class _Row:
 
     @property
     def why_not(self) -> str:
-        """Why a window is excluded from the figures."""
+        """The reason why a window is excluded from the figures."""
         return "before the figures settled" if self.level.start is None else "warm-up"
 
     @property

@@ -265,7 +265,7 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
 
 
 def _own_words(study: Study) -> str:
-    """The configuration that others are compared with."""
+    """Name of the configuration that all others are compared with."""
     if facts.is_launched(study):
         return label(study, study.default_name)
     return "the model's own configuration"

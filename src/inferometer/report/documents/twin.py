@@ -227,7 +227,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
 
 
 def _hollow(lines: Sequence[ChartLine]) -> str:
-    """The meaning of hollow points, where there are any."""
+    """Note on the meaning of hollow points, if there are any."""
     is_hollow = any(point.is_doubtful for line in lines for run in line.runs for point in run)
     return "Hollow points are extrapolated." if is_hollow else ""
 

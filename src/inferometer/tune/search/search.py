@@ -253,8 +253,8 @@ def default_variant(task: ModelProblem, names: VariantNames) -> ModelVariant:
 
 
 def changed_variant(task: ModelProblem, names: VariantNames, overrides: Mapping[str, Fields]) -> ModelVariant:
-    """Return the model and those it calls with these changes, by model. The batch size of an ensemble is the smallest
-    of its members."""
+    """Return the model and the models that it calls, with these changes by model. The batch size of an ensemble is the
+    smallest of its members."""
     members = tuple(changed_variant(member, names, overrides) for member in task.members)
     space, own = task.space, dict(overrides.get(task.model, {}))
     if task.is_ensemble and members:
