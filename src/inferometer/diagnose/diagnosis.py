@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
+from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.units import INFERENCES
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
 from inferometer.stats.intervals import relative_difference
-from inferometer.stats.measurement import Estimate, GpuFigures
+from inferometer.stats.measurement import Estimate, GpuFigures, Level
 from inferometer.stats.result import Result
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, Ruling, rule
 
@@ -222,17 +223,29 @@ class Diagnosis(Answer):
         low, high = (end * 100 for end in found.limits)
         return Estimate(change, min(low, change), max(high, change))
 
+    def _levels_of(self, place: int | None) -> list[Level]:
+        """Return the levels of one of the results at the diagnosed load."""
+        levels = self.results[place].levels if place is not None and place < len(self.results) else ()
+        return [row for row in levels if row.value == self.concurrency]
+
     def _throughput_of(self, place: int) -> Estimate | None:
-        """Return the throughput of one of the results at the diagnosed level."""
-        levels = self.results[place].levels if place < len(self.results) else ()
-        rows = (row.measurement for row in levels if row.value == self.concurrency)
+        rows = (row.measurement for row in self._levels_of(place))
         return next((row.infer_per_s for row in rows if row is not None), None)
+
+    @property
+    def is_client_limited(self) -> bool:
+        """Whether the figures before or after the kept changes are those of a client at its limit."""
+        best = self.best
+        compared = [] if best is None else [*self._levels_of(0), *self._levels_of(best.result)]
+        return any(level.has_remark(*CLIENT_LIMITS) for level in compared)
 
     @property
     def ruling(self) -> Ruling:
         """Whether the kept changes helped; not shown if there are none."""
         if self.best is None:
             return NOT_SHOWN
+        if self.is_client_limited:
+            return INCONCLUSIVE
         gain = self.measured_gain
         return INCONCLUSIVE if gain is None else rule(gain, matters=MATTERS_PERCENT).ruling
 

@@ -13,7 +13,7 @@ from inferometer.stats.measurement import Estimate
 SCHEMA = 1
 QUEUED, RUNNING, FINISHED, FAILED, KILLED = "queued", "running", "finished", "failed", "killed"
 STATES = (QUEUED, RUNNING, FINISHED, FAILED, KILLED)
-SLO_VIOLATED, ALL_FAILED = "SLO violated", "all requests failed"
+SLO_VIOLATED, ALL_FAILED = "SLO violated", "all requests failed"  # outcomes; the third is INCONCLUSIVE
 _STOPPED = frozenset(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
 NamedFigures = Mapping[str, Estimate]
@@ -52,7 +52,7 @@ class Run:
     process_started: float = 0.0  # unix seconds
     verdict: str = ""  # the first sentence of the report, or why it failed
     tone: str = ""  # of the verdict: good, warning, bad or plain; empty if unknown
-    outcome: str = ""  # SLO_VIOLATED, ALL_FAILED, or empty
+    outcome: str = ""  # SLO_VIOLATED, ALL_FAILED, INCONCLUSIVE (also if that is allowed), or empty
     figures: NamedFigures = field(default_factory=dict)
     points: tuple[Point, ...] = ()
 

@@ -13,14 +13,18 @@ from inferometer.base.secrets import redacted
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result, best
+from inferometer.stats.verdict import INCONCLUSIVE, Ruling
 from inferometer.store.run import ALL_FAILED, SLO_VIOLATED, NamedFigures, Point, Run
 
 if TYPE_CHECKING:
+    from inferometer.capacity.plan import CapacityPlan
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.interference import Interference
+    from inferometer.compare.regression import RegressionCheck
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
+    from inferometer.twin.twin import Twin
 
 KEPT = ("throughput", "p50", "p90", "p95", "p99", "errors", "ttft", "ttft p99", "tpot", "tokens")
 _METRICS = tuple((name, metric) for name in KEPT if (metric := named(name)) is not None)
@@ -61,17 +65,62 @@ def concluded(run: Run, answer: Answer) -> Run:
         run,
         verdict=f"{sentence}." if stop else sentence,
         tone=whole.tone.value,
-        outcome=_outcome(answer) if isinstance(answer, Result) else "",
+        outcome=_OUTCOMES.get(answer.kind, _without_outcome)(answer),
     )
 
 
-def _outcome(result: Result) -> str:
+# --- outcomes by kind of answer
+
+
+def _outcome_of_result(result: Result) -> str:
     if result.failed_share == 1:
         return ALL_FAILED
     finding = result.finding
     if finding is None:
-        return SLO_VIOLATED if result.breaks_promise else ""
-    return SLO_VIOLATED if not finding.value and finding.is_broken_at_once else ""
+        open_or_kept = INCONCLUSIVE if result.leaves_promise_open else ""
+        return SLO_VIOLATED if result.breaks_promise else open_or_kept
+    if finding.value:
+        return ""
+    return SLO_VIOLATED if finding.is_broken_at_once else INCONCLUSIVE
+
+
+def _outcome_of_study(answer: "Study") -> str:
+    from inferometer.tune.study import recommend
+
+    found = recommend(answer)
+    return "" if found is None else _of_ruling(found.ruling)
+
+
+def _outcome_of_comparison(answer: "Comparison | RegressionCheck") -> str:
+    from inferometer.compare.comparison import UNDECIDED
+
+    return INCONCLUSIVE if answer.outcome == UNDECIDED else ""
+
+
+def _outcome_of_twin(answer: "Twin") -> str:
+    return _of_ruling(answer.ruling) if answer.forecasts else ""
+
+
+def _outcome_of_ruling(answer: "Diagnosis | Interference | CapacityPlan") -> str:
+    return _of_ruling(answer.ruling)
+
+
+def _of_ruling(ruling: Ruling) -> str:
+    return INCONCLUSIVE if ruling == INCONCLUSIVE else ""
+
+
+def _without_outcome(_: Any) -> str:
+    return ""
+
+
+_OUTCOMES: Mapping[str, Callable[[Any], str]] = {
+    "result": _outcome_of_result,
+    "study": _outcome_of_study,
+    "comparison": _outcome_of_comparison,
+    "gate": _outcome_of_comparison,
+    "twin": _outcome_of_twin,
+    **dict.fromkeys(("diagnosis", "interference", "capacity"), _outcome_of_ruling),
+}
 
 
 def _throughput(point: Point) -> float:

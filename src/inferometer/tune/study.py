@@ -1,6 +1,6 @@
 """A whole search as one value and one file, with everything that a report needs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
@@ -132,6 +132,9 @@ class Recommendation:
     is_repeated: bool = True  # the compared trials were measured more than once
     slo: Ruling = SHOWN  # the best variant meets the SLO; if none does, not shown
     default_slo: Ruling = SHOWN  # the default meets the SLO
+    limited: tuple[
+        str, ...
+    ] = ()  # compared configurations whose figures show this client rather than the server
 
     @property
     def does_pass(self) -> bool:
@@ -143,19 +146,22 @@ class Recommendation:
 
     @property
     def ruling(self) -> Ruling:
-        """Whether the gain over the default is shown. A gain of a single run is inconclusive; without a default it is
-        not shown. If it is undecided whether the SLO is met, the gain is inconclusive too."""
+        """Whether the gain over the default is shown. A gain of a single run is inconclusive, and so is one of which
+        either side was measured by a client at its limit; without a default it is not shown. If it is undecided whether
+        the SLO is met, the gain is inconclusive too."""
         if self.slo == INCONCLUSIVE:
             return INCONCLUSIVE
         if self.gain is None:
             return INCONCLUSIVE if self.default_slo == INCONCLUSIVE else NOT_SHOWN
+        if self.limited:
+            return INCONCLUSIVE
         found = rule(self.gain, matters=MATTERS_PERCENT).ruling
         return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
 
     @property
     def is_sure(self) -> bool:
-        """Whether the whole interval of the gain is above zero."""
-        return self.gain is not None and self.gain.low is not None and self.gain.low > 0
+        """Whether the whole interval of the gain is above zero, and it is a gain of the server."""
+        return not self.limited and self.gain is not None and self.gain.low is not None and self.gain.low > 0
 
 
 def recommend(study: Study) -> Recommendation | None:
@@ -177,12 +183,19 @@ def recommend(study: Study) -> Recommendation | None:
     if base is None or not base.does_pass:
         return found
     if best.name == base.name:
-        return replace(found, gain=Estimate(0.0, 0.0, 0.0))
+        # With such a client, others may give more than they seemed to.
+        limited = _limited(ranked) if len(ranked) > 1 else ()
+        return replace(found, gain=Estimate(0.0, 0.0, 0.0), limited=limited)
     return replace(
         found,
         gain=gain_of_runs(study.goals, study.trials, best.best, base.best),
         is_repeated=is_repeated and _is_repeated(study, base.best),
+        limited=_limited((best, base)),
     )
+
+
+def _limited(rows: Iterable[RankedVariant]) -> tuple[str, ...]:
+    return tuple(row.name for row in rows if row.best.is_client_limited)
 
 
 def _is_repeated(study: Study, trial: Trial) -> bool:

@@ -168,7 +168,14 @@ def pooled(trials: Sequence[Trial]) -> Trial:
         for uuid, figures in trial.gpus:
             by_gpu.setdefault(uuid, []).append(figures)
     gpus = tuple((uuid, _pooled_figures(rows)) for uuid, rows in by_gpu.items())
-    return replace(first, parts=parts, repeat=0, cost_s=sum(trial.cost_s for trial in trials), gpus=gpus)
+    return replace(
+        first,
+        parts=parts,
+        repeat=0,
+        cost_s=sum(trial.cost_s for trial in trials),
+        gpus=gpus,
+        is_client_limited=any(trial.is_client_limited for trial in trials),
+    )
 
 
 def _pooled_figures(rows: Sequence[Figures]) -> Figures:

@@ -89,10 +89,11 @@ def badge(run: Run) -> Badge:
     """The badge of a run; a run without problems is only marked as finished, since its verdict says the rest."""
     if run.state != FINISHED:
         return Badge(_STATE_TONES[run.state], STATE_WORDS[run.state])
-    trouble = run.outcome or _trouble(run)
+    is_inconclusive = run.outcome == INCONCLUSIVE  # of which a problem says more
+    trouble = (_trouble(run) or run.outcome) if is_inconclusive else (run.outcome or _trouble(run))
     words = ", ".join(filter(None, ("stopped" if run.is_stopped else "", trouble)))
     if trouble:
-        is_open = trouble == INCONCLUSIVE or (run.tone == "warning" and not run.outcome)
+        is_open = trouble == INCONCLUSIVE or (run.tone == "warning" and (is_inconclusive or not run.outcome))
         return Badge("warning" if is_open else "bad", words)
     return Badge("warning", words) if words else Badge("plain", FINISHED_WORDS)
 

@@ -29,10 +29,11 @@ from inferometer.compare.regression import RunsToJudge, judged
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Tone
 from inferometer.report.documents.speed import verdict
+from inferometer.report.documents.study_facts import sentence
 from inferometer.report.documents.tuning import tuning_document
 from inferometer.report.saved import document, to_csv, to_junit
 from inferometer.selftest.check import Check, CheckResult
-from inferometer.stats.figures import LATENCY_P99, named
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, named
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.measurement import Estimate, PromiseOutcome
 from inferometer.stats.promises import judge as judge_slo
@@ -42,7 +43,7 @@ from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.store.run import FINISHED, Run
 from inferometer.tune.study import recommend
-from inferometer.tune.trial import Figures
+from inferometer.tune.trial import Figures, pooled
 from inferometer.twin.twin import Band
 from inferometer.ui.pages import Badge, badge
 from tests.support.capacity_plans import sample_capacity
@@ -378,6 +379,87 @@ def test_the_sentence_of_a_study(percent, is_repeated):
     assert ("Run it with" in made.verdict) <= (percent.low is not None and percent.low > 0)
     assert is_repeated or found.ruling != INCONCLUSIVE or re.search("Inconclusive|one run", made.verdict)
     assert not is_too_wide(percent) or not ABSURD.search(made.verdict)
+
+
+@pytest.mark.parametrize("place", [0, -1], ids=["before", "after"])
+def test_no_gain_of_a_diagnosis_with_a_limited_client_is_shown(place):
+    found = sample_diagnosis()
+    assert found.ruling == SHOWN
+    place = 0 if place == 0 else found.best.result
+    result = found.results[place]
+    said = Remark(CLIENT_LIMITS[0], "this tool was at its limit")
+    levels = tuple(replace(level, remarks=(*level.remarks, said)) for level in result.levels)
+    results = list(found.results)
+    results[place] = replace(result, levels=levels)
+    found = replace(found, results=tuple(results))
+    made = document(found)
+    assert found.ruling == INCONCLUSIVE
+    assert made.tone is Tone.WARNING
+    assert "inconclusive whether the changes helped, since this client was the limit" in made.verdict
+
+
+def with_limited_client(study, *names):
+    """The study with a limited client for these configurations, every best trial repeated once."""
+    best = [row.best.setting for row in study.ranked]
+    again = [replace(row, repeat=1, number=row.number + 100) for row in study.trials if row.setting in best]
+    trials = [
+        replace(row, is_client_limited=row.name in names) if row.is_measured else row
+        for row in (*study.trials, *again)
+    ]
+    return replace(study, trials=tuple(trials))
+
+
+@pytest.mark.parametrize("place", [0, -1, None], ids=["the best", "the default", "another"])
+def test_no_gain_of_a_limited_client_is_shown(place):
+    study = sample_study()
+    best, *_, base = (row.name for row in study.ranked)
+    assert base == study.default_name
+    name = study.ranked[1].name if place is None else (best, base)[place]
+    found = recommend(with_limited_client(study))
+    assert (found.ruling, found.is_repeated) == (SHOWN, True)
+    limited = with_limited_client(study, name)
+    found, made = recommend(limited), tuning_document(limited)
+    assert found.ruling == (SHOWN if place is None else INCONCLUSIVE)
+    assert ("Run it with" in made.verdict) == (made.tone is Tone.GOOD) == (place is None)
+    if place is not None:
+        assert made.tone is Tone.WARNING
+        assert made.verdict.startswith("Inconclusive")
+        assert "this client was the limit for" in made.verdict
+        assert "% better" not in sentence(limited)
+
+
+def test_nothing_is_said_to_be_best_beside_a_limited_client():
+    study = sample_study()
+    slower = tuple(
+        row if row.name == study.default_name or not row.is_measured else _slower(row) for row in study.trials
+    )
+    study = replace(study, trials=slower)
+    kept = recommend(study)
+    assert kept.best.name == study.default_name
+    assert kept.ruling == NOT_SHOWN
+    limited = with_limited_client(study, study.ranked[1].name)
+    assert recommend(limited).ruling == INCONCLUSIVE
+    made = tuning_document(limited)
+    assert made.verdict.startswith("Inconclusive whether anything beats the model's own configuration")
+    assert made.tone is Tone.WARNING
+
+
+def _slower(trial):
+    (part,) = trial.parts
+    figures = Figures(
+        tuple(
+            (tag, Estimate(found.value / 10) if tag == THROUGHPUT else found)
+            for tag, found in part.figures.values
+        )
+    )
+    return replace(trial, parts=(replace(part, figures=figures),))
+
+
+def test_one_limited_repeat_limits_the_configuration():
+    trial = sample_study().measured[0]
+    repeats = [replace(trial, repeat=number, is_client_limited=number == 2) for number in range(3)]
+    assert pooled(repeats).is_client_limited
+    assert not pooled(repeats[:2]).is_client_limited
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -2,21 +2,36 @@
 
 import json
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from inferometer.base.notes import Note, Remark
+from inferometer.compare.comparison import GateOutcome
 from inferometer.report.format import quantity
 from inferometer.report.saved import document, to_junit
 from inferometer.stats.measurement import FailureGroup, PromiseOutcome, TermOutcome
+from inferometer.stats.verdict import INCONCLUSIVE
 from inferometer.store.run import FINISHED, Run, to_plain
 from inferometer.store.store import Store
+from inferometer.tune.study import Recommendation
 from inferometer.ui.app import _state
 from inferometer.ui.pages import Badge, badge, loads
+from tests.support.capacity_plans import sample_capacity
 from tests.support.planted_store import planted_figures, planted_history
-from tests.support.reports import sample_result, sample_search
+from tests.support.reports import (
+    sample_comparison,
+    sample_diagnosis,
+    sample_interference,
+    sample_regression,
+    sample_result,
+    sample_search,
+    sample_study,
+)
+from tests.support.twins import sample_twin
 
 
 def with_slo(verdict, limit="p99<5ms"):
@@ -90,6 +105,34 @@ def test_the_badge_shows_the_outcome_of_a_run(ask, kept, site, answer, code, ton
 )
 def test_an_inconclusive_verdict_has_a_badge_of_its_own(command, code, badge_of):
     assert badge(Run("abcd1234", command, state=FINISHED, code=code)) == badge_of
+
+
+UNDECIDED_GATE = GateOutcome("p99 > +5%", "new", INCONCLUSIVE, "too wide")
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "is_ruled"),
+    [
+        ("measure", with_slo("undecided"), False),
+        ("find", searched(value=0.0, verdict="undecided"), False),
+        ("compare", replace(sample_comparison(), gates=(UNDECIDED_GATE,), problems=()), False),
+        ("gate", replace(sample_regression(), good_ids=(), judgements=(), problems=()), False),
+        ("tune", sample_study(), True),
+        ("diagnose", sample_diagnosis(), True),
+        ("interfere", sample_interference(), True),
+        ("capacity", sample_capacity(), True),
+        ("twin", sample_twin(), True),
+    ],
+)
+def test_an_inconclusive_answer_has_its_badge_also_where_that_is_allowed(kept, command, answer, is_ruled):
+    with ExitStack() as stack:
+        if is_ruled:
+            ruled = Recommendation if command == "tune" else type(answer)
+            stack.enter_context(patch.object(ruled, "ruling", property(lambda _: INCONCLUSIVE)))
+        allowed = kept(answer, words=(command,), code=0)
+        assert badge(allowed) == Badge("warning", "inconclusive")
+        assert badge(replace(allowed, code=70)).words == "exit code 70"
+    assert badge(kept(sample_result(), words=(command,))).words == "finished"
 
 
 def test_a_search_that_is_undecided_at_its_lightest_load_is_not_marked_as_broken(kept, site):

@@ -137,10 +137,11 @@ def _verdict(diagnosis: Diagnosis) -> str:
     change = f"{before} to {after} {diagnosis.rate_unit}"
     gain = diagnosis.measured_gain
     found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
+    why = ", since this client was the limit" if diagnosis.is_client_limited else ""
     said = {
         SHOWN: f"the changes took it from {change}",
         NOT_SHOWN: f"the changes bring no relevant gain: {change}",
-        INCONCLUSIVE: f"inconclusive whether the changes helped: {change}",
+        INCONCLUSIVE: f"inconclusive whether the changes helped{why}: {change}",
     }
     return f"{sentence.rstrip('.')}; {said[diagnosis.ruling]}, {found}."
 

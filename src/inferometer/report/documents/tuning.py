@@ -233,6 +233,11 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         return f"No configuration meets the SLO ({_promise(study)}); {best_words}."
     if found.best.name == study.default_name and len(study.ranked) == 1:
         return f"Only {_own_words(study)} was measured: {_gives(study, best)}."
+    if found.best.name == study.default_name and found.limited:
+        return (
+            f"Inconclusive whether anything beats {_own_words(study)}: nothing gave more than its "
+            f"{_gives(study, best)}, but {_client_words(study, found)}"
+        )
     if found.best.name == study.default_name:
         words = f"Keep {_own_words(study)}: nothing tried beats its {_gives(study, best)}"
         near = [label(study, row.name) for row in _near(study, found.best)]
@@ -249,6 +254,11 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
             own_trial = next(row.best for row in study.ranked if row.name == study.default_name)
             why = f"may meet the SLO or not: {_open_words(own_trial)}"
         return f"{words}; {own} {why}."
+    if found.limited:
+        return (
+            f"Inconclusive: the best figures are those of {shapes}: {_gives(study, best)}. Their difference from "
+            f"{own}, {difference(found.gain)}, may not be the server's: {_client_words(study, found)}"
+        )
     if not found.is_sure:
         lead = difference(found.gain)
         if found.ruling == NOT_SHOWN:
@@ -262,6 +272,18 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if not found.is_repeated:
         return f"{words}; {lead} is from one run, which may have been lucky: measure it again before relying on it."
     return f"{words}, {lead}."
+
+
+def _client_words(study: Study, found: Recommendation) -> str:
+    """Say for which configurations this client was the limit, and what to do."""
+    names = [
+        _own_words(study) if name == study.default_name else label(study, name) for name in found.limited
+    ]
+    which = few_words(names) if len(names) > 2 else " and ".join(names)
+    return (
+        f"this client was the limit for {which}. Repeat the search while no other program uses the cores, or from "
+        "another machine."
+    )
 
 
 def _own_words(study: Study) -> str:
@@ -285,6 +307,8 @@ def _tone(study: Study, found: Recommendation | None) -> Tone:
         return Tone.WARNING
     if found is None or not found.does_pass:
         return Tone.BAD
+    if found.limited:
+        return Tone.WARNING
     if found.best.name == study.default_name:
         return Tone.PLAIN
     if found.ruling == NOT_SHOWN and found.gain is not None:
@@ -315,7 +339,9 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
     if found.gain is not None and best.name != study.default_name:
         detail = "no certain gain"
-        if found.is_sure:
+        if found.limited:
+            detail = "this client was the limit"
+        elif found.is_sure:
             own = _own_words(study) if facts.is_launched(study) else "the model's own"
             detail = f"against {own}" if found.is_repeated else "from one run"
         value = difference(found.gain)
