@@ -60,6 +60,10 @@ def _found_words(server: "FoundServer") -> str:
     return f"{server.url}: {title} over {options.protocol}, model '{options.model}'{more}"
 
 
+def _api_words(server: "FoundServer") -> str:
+    return f" --service-kind openai --endpoint {server.api}" if server.api else ""
+
+
 def _measured(server: "FoundServer", duration_s: float, servers: int) -> int:
     """Sweep one of several servers within its part of the time; return the exit code."""
     from inferometer.cli.reporting import exit_code, progress_shown
@@ -69,7 +73,7 @@ def _measured(server: "FoundServer", duration_s: float, servers: int) -> int:
 
     level_s = max(SHORTEST_S, duration_s / servers / MOST_LEVELS)
     options = changed(server.options, sweep=True, duration_s=level_s, time_limit_s=duration_s / servers)
-    command = f"inferometer measure {server.url} {options.model} --sweep"
+    command = f"inferometer measure {server.url} {options.model}{_api_words(server)} --sweep"
     try:
         setup = prepare(options, command="measure", habits=STREAMING_HABITS)
         with progress_shown(is_quiet=not sys.stderr.isatty()) as progress:

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from inferometer.base.deadline import within
-from inferometer.base.errors import InferometerError
+from inferometer.base.errors import InferometerError, PeerError
 from inferometer.base.frozen import frozen
+from inferometer.measure.address import connection_to
 from inferometer.measure.checks import changed, load_options
 from inferometer.measure.recognize import ManyModelsError, recognized
 from inferometer.options.command_line import Target
 from inferometer.options.options import AUTO, Options
 
 LOOK_S = 4.0  # to identify one port
+ANSWER_S = 1.0  # for one answer of a text server without a list of models
 MOST_PORTS = 64
 AT_ONCE = 8
 TEXT = "openai"
@@ -36,6 +38,7 @@ class FoundServer:
 
     options: Options
     others: tuple[str, ...] = ()  # its other models
+    api: str = ""  # the API of a text server, if `inferometer measure` does not detect it
 
     @property
     def url(self) -> str:
@@ -72,18 +75,35 @@ def _maybe_server(port: ListeningPort) -> FoundServer | None:
     given = {"service_kind": AUTO, "model": ""}
     try:
         with within(LOOK_S):
-            options, _ = recognized(load_options(given, Target((f"127.0.0.1:{port.number}",))), "measure")
+            asked = load_options(given, Target((f"127.0.0.1:{port.number}",)))
+            try:
+                options, _ = recognized(asked, "measure")
+            except PeerError:  # such as 404 for every question
+                return _maybe_text(asked)
+            return _maybe_text(asked) if options.service_kind == "http" else _found(options, options.model)
     except ManyModelsError as error:
         first, *others = error.names
-        return FoundServer(_with_model(error.options, first), tuple(others))
+        return _found(error.options, first, tuple(others))
     except InferometerError:
         return None  # not a server that we know, or without a model
-    return None if options.service_kind == "http" else FoundServer(_with_model(options, options.model))
 
 
-def _with_model(options: Options, model: str) -> Options:
+def _found(options: Options, model: str, others: tuple[str, ...] = ()) -> FoundServer:
     more = {"streaming": True} if options.service_kind == TEXT else {}
-    return changed(options, model=model, **more)
+    return FoundServer(changed(options, model=model, **more), others)
+
+
+def _maybe_text(options: Options) -> FoundServer | None:
+    """Return the text server that does not list its models where most do."""
+    from inferometer.services.text_probe import maybe_text_server
+
+    found = maybe_text_server(connection_to(options), ANSWER_S)
+    if found is None:
+        return None
+    api, model = found
+    more = {"streaming": True} if api.can_stream else {}
+    options = changed(options, service_kind=TEXT, protocol="http", endpoint=api.name, model=model, **more)
+    return FoundServer(options, api=api.name)
 
 
 def _once(found: Iterable[tuple[ListeningPort, FoundServer]]) -> Iterable[FoundServer]:

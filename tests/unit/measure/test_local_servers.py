@@ -40,6 +40,50 @@ def test_known_servers_are_found_and_other_ports_are_left_alone():
     assert found[0].url == f"127.0.0.1:{numbers[0]}"
 
 
+REFUSED = answer_json({"error": {"message": "messages: field required"}}, 422)
+WHOLE = {"choices": [{"message": {"role": "assistant", "content": "one"}}], "model": "small"}
+
+
+def only(path: str, act, *, method: str = "POST", otherwise=None):
+    """A server that knows one path."""
+    unknown = answer_json({"detail": "Not Found"}, 404) if otherwise is None else otherwise
+    return lambda request: act if (request.method, request.path) == (method, path) else unknown
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        (only("/v1/chat/completions", REFUSED), ("chat", "default", True)),
+        (only("/v1/chat/completions", answer_json({"detail": []}, 400)), ("chat", "default", True)),
+        (only("/v1/completions", answer(b"KeyError", status=500)), ("completions", "default", True)),
+        (only("/v1/messages", REFUSED), ("anthropic", "default", True)),
+        (only("/v1/embeddings", REFUSED), ("embeddings", "default", False)),
+        (lambda request: answer_json(WHOLE), ("chat", "small", True)),  # it answers whatever it is asked
+        (
+            only("/api/tags", answer_json({"models": [{"name": "own"}]}), method="GET"),
+            ("ollama", "own", True),
+        ),
+        (only("/info", answer_json({"model_id": "own"}), method="GET"), ("tgi", "own", True)),
+        (
+            only("/info", answer_json({"model_id": "own", "model_type": {"embedding": {}}}), method="GET"),
+            ("tei-embed", "own", False),
+        ),
+        (lambda request: REFUSED, None),  # it refuses everything alike
+        (only("/v1/chat/completions", answer(b"no", status=400)), None),  # not JSON
+        (only("/v1/chat/completions", answer_json({}, 401)), None),
+        (lambda request: answer_json({"ok": True}), None),
+        (only("/info", answer_json({"version": "1"}), method="GET"), None),
+    ],
+)
+def test_text_servers_without_the_usual_list_are_found_by_other_answers(script, found):
+    with ScriptedServer(script) as server:
+        rows = find_servers([ListeningPort(server.port)])
+    options = [(row.options.endpoint, row.options.model, row.options.streaming) for row in rows]
+    assert options == ([] if found is None else [found])
+    assert {row.options.service_kind for row in rows} <= {"openai"}
+    assert all(request.body in (b"", b"{}") for request in server.requests)
+
+
 def test_a_process_with_the_same_models_on_two_ports_is_measured_once():
     with ScriptedServer(texts) as one, ScriptedServer(texts) as other:
         ports = [one.port, other.port]
