@@ -11,9 +11,10 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.arithmetic import Usage, marginal_us
 from benchmarks.bar import BenchError, Contest, Sample, Setting
@@ -93,12 +94,16 @@ def error_ms(said: Quantiles, true: Quantiles) -> float:
 # --- the server
 
 
+def stream_server() -> AbstractContextManager[str]:
+    return running("benchmarks.stream_server")
+
+
 @contextlib.contextmanager
-def stream_server() -> Iterator[str]:
-    """Run the server on its own core while the context lasts; yield its address."""
+def running(module: str) -> Iterator[str]:
+    """Run a server, which prints its port, on its own core while the context lasts; yield its address."""
     with pinned(two_cores().server):
         child = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.stream_server"],
+            [sys.executable, "-m", module],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -130,8 +135,12 @@ class Task:
 
     address: str
     streams: int
-    requests: int
+    requests: int | None
     folder: Path
+    seconds: int = 0  # without a number of requests
+    model: str = MODEL
+    prompt_tokens: int = PROMPT_TOKENS
+    output_tokens: int = TOKENS
 
 
 def _ours(task: Task) -> Sequence[str]:
@@ -140,13 +149,14 @@ def _ours(task: Task) -> Sequence[str]:
             our_script("inferometer"),
             "measure",
             task.address,
-            MODEL,
+            task.model,
             "--service-kind",
             "openai",
             "--streaming",
         ),
-        *("-c", str(task.streams), "-n", str(task.requests), "--timeout", "600s"),
-        *("--prompt-tokens", str(PROMPT_TOKENS), "--output-tokens", str(TOKENS)),
+        *("-c", str(task.streams), "--timeout", "600s"),
+        *(("-n", str(task.requests)) if task.requests else ("-d", f"{task.seconds}s")),
+        *("--prompt-tokens", str(task.prompt_tokens), "--output-tokens", str(task.output_tokens)),
         *("--json", str(task.folder / "ours.json"), "-q"),
     ]
 
@@ -175,7 +185,7 @@ def _aiperf(task: Task) -> Sequence[str]:
             str(environment(AIPERF, ENVIRONMENTS[AIPERF]) / "aiperf"),
             "profile",
             "-m",
-            MODEL,
+            task.model,
             "-u",
             task.address,
         ),
@@ -184,10 +194,13 @@ def _aiperf(task: Task) -> Sequence[str]:
             "--use-server-token-count",
             "--concurrency",
             str(task.streams),
-            "--request-count",
-            str(task.requests),
         ),
-        *("--isl", str(PROMPT_TOKENS), "--osl", str(TOKENS), "--ui", "none"),
+        *(
+            ("--request-count", str(task.requests))
+            if task.requests
+            else ("--benchmark-duration", str(task.seconds))
+        ),
+        *("--isl", str(task.prompt_tokens), "--osl", str(task.output_tokens), "--ui", "none"),
         *("--artifact-dir", str(task.folder / "aiperf")),
     ]
 
@@ -204,11 +217,19 @@ def _aiperf_figures(task: Task) -> Figures:
 def _guidellm(task: Task) -> Sequence[str]:
     return [
         *(str(environment(GUIDELLM, ENVIRONMENTS[GUIDELLM]) / "guidellm"), "run", "--disable-console"),
-        *("--backend", f"kind=openai_http,target={task.address},model={MODEL}"),
+        *("--backend", f"kind=openai_http,target={task.address},model={task.model}"),
         *("--profile", f"kind=concurrent,streams={task.streams}"),
-        *("--constraint", f"kind=max_requests,count={task.requests}"),
+        *(
+            "--constraint",
+            f"kind=max_requests,count={task.requests}"
+            if task.requests
+            else f"kind=max_duration,seconds={task.seconds}",
+        ),
         *("--tokenizer", f"kind=hf_auto,model={tokenizer()}"),
-        *("--data", f"kind=synthetic_text,prompt_tokens={PROMPT_TOKENS},output_tokens={TOKENS}"),
+        *(
+            "--data",
+            f"kind=synthetic_text,prompt_tokens={task.prompt_tokens},output_tokens={task.output_tokens}",
+        ),
         *("--output", f"kind=json,path={task.folder / 'guidellm.json'}"),
     ]
 
@@ -269,7 +290,7 @@ def run_tool(tool: str, task: Task, cores: frozenset[int] | None = None) -> tupl
     told(task.address)  # discard what was sent before this run
     ended = run(words, timeout_s=_TIMEOUT_S, cores=cores)
     sent = told(task.address)
-    if sent.streams < task.requests:
+    if sent.streams < (task.requests or 1):
         raise BenchError(f"{tool} took {sent.streams} of {task.requests} streams to their end")
     return figures(task), sent, ended
 
@@ -292,19 +313,29 @@ def _measure(tool: str, address: str, streams: int, setting: Setting) -> StreamR
     return StreamRun(said, sent, cost, long.cpu_s)
 
 
+class Sampled(Protocol):
+    """A run, with the properties that bars compare."""
+
+    def sample(self, judged: str) -> Sample: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StreamRuns:
     """All runs with a number of streams, by tool. A bar reuses the runs of other bars before it measures more."""
 
     streams: int
-    runs: dict[str, list[StreamRun]] = field(default_factory=lambda: {tool: [] for tool in TOOLS})
+    server: Callable[[], AbstractContextManager[str]] = stream_server
+    measure: Callable[[str, str, int, Setting], "Sampled"] = (
+        _measure  # a tool, at an address, with so many streams
+    )
+    runs: dict[str, list["Sampled"]] = field(default_factory=lambda: {tool: [] for tool in TOOLS})
 
     def bar(self, rival: str, judged: str) -> Open:
         """Bar that compares a property of our runs with the rival's."""
 
         @contextlib.contextmanager
         def opened(setting: Setting) -> Iterator[Contest]:
-            with stream_server() as address:
+            with self.server() as address:
 
                 def taking(tool: str) -> Callable[[], Sample]:
                     had = iter(tuple(self.runs[tool]))
@@ -312,7 +343,7 @@ class StreamRuns:
                     def measure() -> Sample:
                         found = next(had, None)
                         if found is None:
-                            found = _measure(tool, address, self.streams, setting)
+                            found = self.measure(tool, address, self.streams, setting)
                             self.runs[tool].append(found)
                         return found.sample(judged)
 

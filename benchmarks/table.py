@@ -1,6 +1,6 @@
 """Table of all bars."""
 
-from benchmarks import contests
+from benchmarks import batching, contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.cluster import AT_A_RATE, IN_FLIGHT, cluster_cpu
 from benchmarks.in_process import in_process_p50
@@ -22,6 +22,12 @@ JUDGED = {
     "ttft": ("ttft_error_ms", "error of the TTFT (p50 or p90)", "ms", 0.33, (AIPERF, GUIDELLM)),
     "gap": ("gap_error_ms", "error of the gap between tokens (p50 or p90)", "ms", 0.33, (AIPERF, GUIDELLM)),
     "cpu": ("cpu_us", "CPU per token", "us", 0.15, (AIPERF,)),
+}
+BATCHES = {users: StreamRuns(users, batching.batching_server, batching.measure) for users in batching.USERS}
+JUDGED_BATCHES = {
+    # end of the name: property of a run, title, unit, target
+    "tokens": ("tokens_error", "error of tokens per second", "%", 0.1),
+    "ttft": ("ttft_error_ms", "error of the TTFT (p50 or p90)", "ms", 0.33),
 }
 STREAMS = {streams: StreamRuns(streams) for streams in LENGTHS}
 
@@ -171,6 +177,19 @@ BARS = (
         for streams, runs in STREAMS.items()
         for end, (judged, title, unit, target, rivals) in JUDGED.items()
         for rival in rivals
+    ),
+    *(
+        Bar(
+            name=f"batching-{users}-{end}" + ("" if rival == AIPERF else f"-{rival}"),
+            title=f"{title} in 10 s, continuous batching, answers of 32 to 96 tokens, {users} in flight",
+            unit=unit,
+            target=target,
+            rival=RIVALS[rival],
+            open=runs.bar(rival, judged),
+        )
+        for users, runs in BATCHES.items()
+        for end, (judged, title, unit, target) in JUDGED_BATCHES.items()
+        for rival in RIVALS
     ),
     Bar(
         name="streams-1000-rate",

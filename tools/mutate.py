@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,11 +191,18 @@ class Reach:
         self._data = CoverageData(str(data))
         self._data.read()
 
-    def tests(self, mutant: Mutant) -> tuple[str, ...]:
-        """Return the tests that reach the mutant, if all that reach it are known: no import or worker process does."""
+    def tests(self, mutant: Mutant, parts: Sequence[str]) -> tuple[str, ...]:
+        """Return the tests that reach the mutant, if all that reach it are known: no import or worker process does.
+
+        They are in the order of the parts, so that a fault meets the most specific tests first.
+        """
         by_line: Mapping[int, list[str]] = self._data.contexts_by_lineno(str(ROOT / SOURCE / mutant.module))
         names = {name for line in mutant.lines for name in by_line.get(line, ())}
-        return () if "" in names else tuple(sorted(filter(None, map(_node_id, names))))
+        if "" in names:
+            return ()
+        found = sorted(filter(None, map(_node_id, names)))
+        order = [*parts, ""]
+        return tuple(sorted(found, key=lambda test: [test.startswith(part) for part in order].index(True)))
 
 
 def _node_id(context: str) -> str | None:
@@ -248,7 +255,7 @@ def main() -> None:
         mutant = place.mutant()
         name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
         with planted(mutant) as source:
-            if not _pass(source, *SUITE, *(reach.tests(mutant) or place.tests)):
+            if not _pass(source, *SUITE, *(reach.tests(mutant, place.tests) or place.tests)):
                 verdict = "noticed"
             elif name in known:
                 explained += 1

@@ -11,7 +11,10 @@ import queue
 import signal
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Self
 
 from inferometer.observe.llm_metrics import VLLM
@@ -26,15 +29,27 @@ class _Asked(AskedSequence):
 
 
 class LlmServer:
-    """A server of streamed chat completions. Use as a context manager. With `dialect` None it has no metrics."""
+    """A server of streamed chat completions. Use as a context manager. With `dialect` None it has no metrics.
+
+    With `lengths`, the server chooses the length of every answer. `GET /late` returns the median delay of its latest
+    steps in seconds.
+    """
 
     def __init__(
-        self, settings: EngineSettings, *, dialect: str | None, answer_tokens: int = 16, port: int = 0
+        self,
+        settings: EngineSettings,
+        *,
+        dialect: str | None,
+        answer_tokens: int = 16,
+        lengths: Callable[[], int] | None = None,
+        port: int = 0,
     ) -> None:
         self.server = ScriptedServer(self._act, port=port)
         self._engine = Engine(settings)
         self._dialect = dialect
         self._answer_tokens = answer_tokens
+        self._lengths = lengths
+        self._late_s = deque[float](maxlen=1000)
         self._news = threading.Condition()
         self._is_ended = False
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -66,6 +81,7 @@ class LlmServer:
                     return
                 due_s += self._engine.step()
             time.sleep(max(0.0, due_s - time.monotonic()))
+            self._late_s.append(time.monotonic() - due_s)
             with self._news:
                 running = list(self._engine.running)
                 self._engine.finish_step(due_s)
@@ -78,6 +94,8 @@ class LlmServer:
             return answer(b"")
         if request.path == "/v1/models":
             return answer_json({"object": "list", "data": [{"id": "tiny"}]})
+        if request.path == "/late":
+            return answer_json(median(self._late_s or [0.0]))
         if request.path == "/metrics" and self._dialect is not None:
             with self._news:
                 return answer(metrics_page(self._engine, self._dialect).encode())
@@ -85,7 +103,8 @@ class LlmServer:
             return answer_json({"error": {"message": "no such path"}}, 404)
         payload = json.loads(request.body)
         words = len(payload["messages"][0]["content"].split())
-        return lambda wire: self._answer(wire, _Asked(words, payload.get("max_tokens", self._answer_tokens)))
+        asked = payload.get("max_tokens", self._answer_tokens) if self._lengths is None else self._lengths()
+        return lambda wire: self._answer(wire, _Asked(words, asked))
 
     def _answer(self, wire: Wire, asked: _Asked) -> None:
         with self._news:

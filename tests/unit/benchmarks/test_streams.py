@@ -93,7 +93,7 @@ def test_one_run_serves_all_bars() -> None:
     figures = Figures((50.1, 50.2), 1800.0, (10.0, 10.0))
     told = Truth(ttft_ms=(50.0, 50.0), gap_ms=(10.0, 10.0))
     run = StreamRun(figures, told, 40.0, 2.0)
-    runs = StreamRuns(20, {OURS: [run], AIPERF: [run]})
+    runs = StreamRuns(20, runs={OURS: [run], AIPERF: [run]})
     for judged, value in (("ttft_error_ms", 0.2), ("cpu_us", 40.0)):
         with runs.bar(AIPERF, judged)(Setting()) as contest:
             found = contest.ours()
