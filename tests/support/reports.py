@@ -485,7 +485,7 @@ def sample_study(model: str = "classifier") -> Study:
             trials.append(replace(found, predicted=expected))
     for name, load, status, reason in (
         (made[4].name, 128, Status.FAILED, "the server ended while it loaded the model: out of memory"),
-        (made[3].name, 128, Status.SKIPPED, "at best 2150 infer/s, which is no more than what was found"),
+        (made[3].name, 128, Status.SKIPPED, "at best 2150 per second, which is no more than what was found"),
         (made[2].name, 128, Status.SKIPPED, "the time was up"),
     ):
         trials.append(replace(_trial(len(trials), name, load), status=status, reason=reason, cost_s=0.0))

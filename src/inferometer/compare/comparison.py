@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
-from inferometer.base.units import INFERENCES, REQUESTS
+from inferometer.options.effective import common_unit
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.result import Result
 
@@ -145,8 +145,7 @@ class Comparison(Answer):
     @property
     def rate_unit(self) -> str:
         """The unit of throughput: requests if any variant counts them."""
-        counts_requests = any(row.result.effective.rate_unit == REQUESTS for row in self.variants)
-        return REQUESTS if counts_requests else INFERENCES
+        return common_unit(row.result.effective.rate_unit for row in self.variants)
 
     @property
     def outcome(self) -> str:

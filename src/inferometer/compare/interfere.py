@@ -54,6 +54,7 @@ from inferometer.measure.level import measure_level_windows
 from inferometer.measure.points import LastOutcome, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.observe.statistics import Counters, difference
+from inferometer.options.effective import common_unit
 from inferometer.options.mixing import INTERFERE_REFUSED
 from inferometer.options.names import option_name, with_names
 from inferometer.options.options import DURATION_S, Options
@@ -144,6 +145,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
         use=_use(whole.hosts),
         notes=tuple(dict.fromkeys(warning for setup in setups for warning in setup.warnings)),
         problems=tuple(problems),
+        rate_unit=common_unit(setup.result.effective.rate_unit for setup in setups),
     )
 
 

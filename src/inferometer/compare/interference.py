@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
-from inferometer.base.units import quantity
+from inferometer.base.units import INFERENCES, quantity
 from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
 from inferometer.stats.measurement import CROWDED, Measurement
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
@@ -110,6 +110,7 @@ class Interference(Answer):
     use: SharedUse | None  # of the machine, all together
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    rate_unit: str = INFERENCES  # of throughput
 
     @property
     def busy_machine(self) -> str:

@@ -1,6 +1,7 @@
 """Effective settings of a run: the options after the server was queried, and the values derived from them."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from inferometer.base.frozen import frozen
@@ -92,6 +93,11 @@ _TAKEN = _NAMES & {field.name for field in dataclasses.fields(Options)}
 def rate_unit(service_kind: str) -> str:
     """The unit of throughput of a kind of servers."""
     return REQUESTS if service_kind in _REQUEST_KINDS else INFERENCES
+
+
+def common_unit(units: Iterable[str]) -> str:
+    """Return the unit of several throughputs: requests if any of them counts requests."""
+    return REQUESTS if REQUESTS in units else INFERENCES
 
 
 def effective(options: Options, **derived: Any) -> Effective:

@@ -95,6 +95,8 @@ class TrialFigures:
 class Meter(Protocol):
     """The load generator."""
 
+    rate_unit: str | None  # of throughput; None until a model was measured
+
     def fingerprint(self, models: Sequence[str]) -> str:
         """Return a digest of the requests to these models: trials are only comparable if it is equal."""
 
@@ -131,6 +133,7 @@ class EngineMeter:
         *,
         patience_s: float | None = None,
     ) -> None:
+        self.rate_unit: str | None = None
         self._options = options  # by model: what to send and how to judge it
         self._prompts = prompts  # of models that generate text; None if the options have their data
         self._inputs: dict[str, frozenset[str]] = {}  # input names of those models
@@ -360,6 +363,7 @@ class EngineMeter:
                 metrics_url=metrics_url if options.collect_metrics else None,
             )
             setup = _prepared(options)
+            self.rate_unit = setup.result.effective.rate_unit
             if model in self._prompts and options.streaming:
                 setup = replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
             return setup

@@ -16,7 +16,7 @@ from inferometer.base.deadline import End, ending
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
-from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.base.units import INFERENCES, NS_PER_S, monotonic_ns
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
@@ -398,7 +398,18 @@ def with_known(trials: Sequence[Trial], known: Sequence[Trial]) -> list[Trial]:
 
 def _with(study: Study, runner: TrialRunner, trials: list[Trial], ended: str) -> Study:
     sent = runner.meter.fingerprint(study.models)
+    study = replace(study, rate_unit=_rate_unit(runner, study.name))
     return with_trials(study, runner.names, with_known(trials, runner.known), ended=ended, sent=sent)
+
+
+def _rate_unit(runner: TrialRunner, study: str) -> str:
+    """Return the unit of throughput, which is known from measurements of this search or of an earlier run of it."""
+    fact = f"rate unit {study}"
+    unit = runner.meter.rate_unit
+    if unit is None:
+        return str(runner.journal.recall(fact) or INFERENCES)
+    runner.journal.remember(fact, unit)
+    return unit
 
 
 def with_trials(

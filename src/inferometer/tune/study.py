@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
+from inferometer.base.units import INFERENCES
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 from inferometer.tune.keeping import any_keeps, keeps
@@ -51,6 +52,7 @@ class Study(Answer):
     seed: int = 0
     sent: str | None = None  # fingerprint of the requests; other trials do not belong to this study
     account: TimeAccount | None = None
+    rate_unit: str = INFERENCES  # of throughput
 
     @property
     def models(self) -> tuple[str, ...]:

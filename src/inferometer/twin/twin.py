@@ -11,6 +11,7 @@ from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station
 from inferometer.diagnose.text_engine import TextEngine
 from inferometer.diagnose.text_lengths import Pair, mean_lengths
 from inferometer.diagnose.text_load import TIME_FIGURES
+from inferometer.options.effective import common_unit, rate_unit
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling, rule
 
@@ -215,6 +216,11 @@ class TwinModel:
         """Names of the predicted figures."""
         return FIGURES if self.text is None else TEXT_FIGURES
 
+    @property
+    def rate_unit(self) -> str:
+        """The unit of throughput."""
+        return rate_unit("openai" if self.text is not None else str(self.asked.get("service_kind", "")))
+
     def pipeline(self) -> Pipeline:
         return Pipeline(
             stations=self.stations,
@@ -254,6 +260,11 @@ class Twin(Answer):
             missing = [name for name in model.figures if name not in self.errors.get(model.name, ())]
             if missing:
                 raise ValueError(f"no error model for {missing[0]} of '{model.name}'")
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of throughput of all models together."""
+        return common_unit(model.rate_unit for model in self.models)
 
     def model(self, name: str) -> TwinModel | None:
         return next((model for model in self.models if model.name == name), None)

@@ -11,11 +11,19 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.notes import Note, Remark
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.options.effective import rate_unit
 from inferometer.report.csv import main_csv
 from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.result import Result
-from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
+from tests.support.reports import (
+    sample_comparison,
+    sample_diagnosis,
+    sample_interference,
+    sample_result,
+    sample_study,
+)
+from tests.support.twins import sample_twin
 
 INFERENCES = re.compile(r"infer/s|inferences? per second", re.IGNORECASE)
 
@@ -36,10 +44,18 @@ def report(kind: str, name: str) -> Answer:
         return replace(
             diagnosis, verdict=verdict, results=tuple(of_kind(kind, row) for row in diagnosis.results)
         )
+    if name == "interference":
+        return replace(sample_interference(), rate_unit=rate_unit(kind))
+    if name == "study":
+        return replace(sample_study(), rate_unit=rate_unit(kind))
+    if name == "twin":
+        twin = sample_twin()
+        asked = {"service_kind": kind}
+        return replace(twin, models=tuple(replace(model, asked=asked, text=None) for model in twin.models))
     return of_kind(kind, sample_result())
 
 
-@pytest.mark.parametrize("name", ["measurement", "comparison", "diagnosis"])
+@pytest.mark.parametrize("name", ["measurement", "comparison", "diagnosis", "interference", "study", "twin"])
 @pytest.mark.parametrize("kind", ["http", "dynamic_grpc"])
 def test_reports_of_plain_requests_do_not_mention_inferences(kind: str, name: str) -> None:
     found = report(kind, name)

@@ -77,6 +77,7 @@ class FakeMeter:
     runs: list[str] = field(default_factory=list)
     stop_after: int | None = None
     on_measure: Callable[[int], object] | None = None
+    rate_unit: str | None = None
 
     def fingerprint(self, models) -> str:
         return self.sent

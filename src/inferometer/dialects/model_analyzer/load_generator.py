@@ -213,6 +213,7 @@ class ProgramMeter:
     generator: LoadGenerator
     error_log: ErrorLog
     say: Callable[[str], None]
+    rate_unit: str | None = None
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def fingerprint(self, models: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from inferometer.base.units import INFERENCES, NS_PER_S
+from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, THROUGHPUT, Difference
 from inferometer.compare.differences import speedup
 from inferometer.compare.interference import (
@@ -138,7 +138,9 @@ def _figures_section(found: Interference) -> Section | None:
     rows, tones, bars = [], [], []
     for model in found.models:
         for row in model.differences:
-            rows.append((model.name, row.metric, *_values(row), difference(row.percent), _word(row)))
+            rows.append(
+                (model.name, row.metric, *_values(row, found.rate_unit), difference(row.percent), _word(row))
+            )
             tones.append(_row_tone(row))
             speed = speedup(row)
             bars.append(
@@ -151,9 +153,9 @@ def _figures_section(found: Interference) -> Section | None:
     return Section("figures", "What sharing costs", "", (table, chart))
 
 
-def _values(row: Difference) -> tuple[str, str]:
+def _values(row: Difference, rate_unit: str) -> tuple[str, str]:
     if row.metric == THROUGHPUT:
-        return f"{quantity(row.base)} {INFERENCES}", f"{quantity(row.value)} {INFERENCES}"
+        return f"{quantity(row.base)} {rate_unit}", f"{quantity(row.value)} {rate_unit}"
     return duration(row.base), duration(row.value)
 
 

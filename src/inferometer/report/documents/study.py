@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from inferometer.base.answer_file import to_json
+from inferometer.base.units import INFERENCES
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -83,7 +84,7 @@ def _figures(study: Study) -> Iterator[Figure]:
     yield Figure("Best configuration", name, facts.load_text(best))
     rate, p99 = best.combined(THROUGHPUT), best.combined(LATENCY_P99)
     if rate is not None:
-        yield Figure("Throughput", f"{quantity(rate)} infer/s", facts.gain_text(study))
+        yield Figure("Throughput", f"{quantity(rate)} {study.rate_unit}", facts.gain_text(study))
     if p99 is not None:
         limits = [
             row for goal in study.goals for row in goal.constraints if row.tag.startswith("perf_latency")
@@ -110,7 +111,8 @@ def effects_section(study: Study) -> Iterator[Section]:
     effects = main_effects(study)
     if effects:
         tag = study.goals[0].objectives[0][0]
-        heads = ("Knob", "Value", "Variants", f"Mean {BY_TAG[tag].header}", f"Best {BY_TAG[tag].header}")
+        title = _header(study, tag)
+        heads = ("Knob", "Value", "Variants", f"Mean {title}", f"Best {title}")
         cells = tuple(
             (row.knob, row.value, str(row.variants), quantity(row.mean), quantity(row.best))
             for row in effects
@@ -118,6 +120,13 @@ def effects_section(study: Study) -> Iterator[Section]:
         lead = f"Each variant is represented by its best load. {effect_sentence(effects)}"
         table = text_table("Main effects", heads, cells, texts=2)
         yield Section("effects", "What each knob did", lead, (table,), is_detail=True)
+
+
+def _header(study: Study, tag: str) -> str:
+    """The heading of a figure; throughput of servers without inferences is in requests."""
+    row = BY_TAG[tag]
+    is_plain = tag == THROUGHPUT and study.rate_unit != INFERENCES
+    return f"{row.title} ({study.rate_unit})" if is_plain else row.header
 
 
 def expected_section(study: Study) -> Iterator[Section]:

@@ -101,11 +101,11 @@ def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ..
 
 def predicted_chart(study: Study) -> Chart | None:
     """Measured against expected throughput."""
-    points = []
+    points, unit = [], study.rate_unit
     for trial in study.measured:
         expected, found = dict(trial.predicted).get(THROUGHPUT), trial.combined(THROUGHPUT)
         if expected is not None and found is not None:
-            tip = f"{trial.name}, {load_text(trial)}: expected {quantity(expected)}, measured {quantity(found)} infer/s"
+            tip = f"{trial.name}, {load_text(trial)}: expected {quantity(expected)}, measured {quantity(found)} {unit}"
             points.append(ChartPoint(expected, found, tip, y_limits=_limits(trial, THROUGHPUT)))
     if not points:
         return None
@@ -121,7 +121,7 @@ def predicted_chart(study: Study) -> Chart | None:
     marks = ChartLine("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
     return Chart(
         "Measured against expected throughput",
-        ChartAxis("expected (infer/s)"),
-        ChartAxis("measured (infer/s)"),
+        ChartAxis(f"expected ({unit})"),
+        ChartAxis(f"measured ({unit})"),
         (marks, diagonal),
     )

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from inferometer.base.units import INFERENCES
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -181,7 +180,7 @@ def _rate_of(study: Study) -> tuple[str, str]:
     """The rate that describes a configuration, and its unit: tokens if the goal is about them."""
     is_text = any(tag in TOKEN_TAGS for tag in _judged_tags(study))
     has_tokens = any(trial.combined(TOKENS) is not None for trial in study.measured)
-    return (TOKENS, "tokens/s") if is_text and has_tokens else (THROUGHPUT, INFERENCES)
+    return (TOKENS, "tokens/s") if is_text and has_tokens else (THROUGHPUT, study.rate_unit)
 
 
 def _judged_tags(study: Study) -> list[str]:
@@ -453,7 +452,7 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
     spans: tuple[Span, ...] = ()
     if limit is not None and max(xs, default=0.0) > limit:
         spans = (Span(limit, max(xs), f"beyond {plain_number(limit)} ms", is_faded=True),)
-    y = rate_axis(INFERENCES)
+    y = rate_axis(study.rate_unit)
     chart = Chart("Throughput against p99 latency", x, y, series, spans, height=340, note=note)
     yield Section("front", "Throughput against latency", "", (chart,), is_detail=True)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from inferometer.base.units import INFERENCES, REQUESTS
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -87,7 +86,7 @@ def _verdict(twin: Twin) -> str:
     if not twin.forecasts:
         return "No prediction was requested."
     last = twin.forecasts[-1]
-    return f"{_where(last)}: {_prediction_words(last)}, {last.basis}."
+    return f"{_where(last)}: {_prediction_words(last, twin.rate_unit)}, {last.basis}."
 
 
 def _ruling_words(twin: Twin) -> str:
@@ -113,8 +112,7 @@ def _is_check(twin: Twin) -> bool:
     return twin.command == f"{COMMAND} check"
 
 
-def _prediction_words(row: LoadForecast) -> str:
-    unit = REQUESTS if TOKENS in row.bands else INFERENCES
+def _prediction_words(row: LoadForecast, unit: str) -> str:
     words = [f"{quantity(row.bands[THROUGHPUT].value)} {unit}"] if THROUGHPUT in row.bands else []
     if TOKENS in row.bands:
         words.append(f"{quantity(row.bands[TOKENS].value)} tokens/s")
@@ -196,12 +194,12 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
         if len(rows) < 2 and not any(row.measured for row in rows):
             continue
         axis = ChartAxis("concurrency", is_whole=True) if mode == "concurrency" else ChartAxis("requests/s")
-        lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} {INFERENCES}")
+        lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} {twin.rate_unit}")
         blocks = [
             Chart(
                 f"Throughput of {model}",
                 axis,
-                rate_axis(INFERENCES),
+                rate_axis(twin.rate_unit),
                 lines,
                 height=290,
                 note=_hollow(lines),
@@ -320,15 +318,16 @@ def _shown(twin: Twin) -> Mapping[str, Callable[[float], str]]:
     return _TEXT_FIGURES if _has_text(twin) else _TEXTS
 
 
-def _title(figure: str) -> str:
-    return INFERENCES if figure == THROUGHPUT else _name(figure)
+def _title(figure: str, unit: str) -> str:
+    return unit if figure == THROUGHPUT else _name(figure)
 
 
 def _forecast_table(twin: Twin) -> Table:
     forecasts, shown = twin.forecasts, _shown(twin)
     columns = [*_LOAD_COLUMNS]
     for figure in shown:
-        columns += [Column(_title(figure)), Column(f"{_title(figure)}, {CONFIDENCE}", rank=1)]
+        title = _title(figure, twin.rate_unit)
+        columns += [Column(title), Column(f"{title}, {CONFIDENCE}", rank=1)]
     columns += [Column("Basis", is_number=False, is_name=True)]
     rows = []
     for row in forecasts:
@@ -343,7 +342,9 @@ def _forecast_table(twin: Twin) -> Table:
 def _check_table(twin: Twin, forecasts: Sequence[LoadForecast]) -> Table:
     columns, within, shown = [*_LOAD_COLUMNS], twin.within, _shown(twin)
     for figure in within:
-        columns += [Column(f"{_title(figure)} {word}".strip()) for word in ("predicted", "measured")]
+        columns += [
+            Column(f"{_title(figure, twin.rate_unit)} {word}".strip()) for word in ("predicted", "measured")
+        ]
         columns += [Column("error")]
     columns += [Column(f"In the {CONFIDENCE} interval", is_number=False, is_name=True)]
     rows, tones = [], []

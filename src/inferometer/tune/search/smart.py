@@ -271,9 +271,9 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
             high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
             row = int(own[high.argmax()])
             most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
-            reason = f"expected to reach at most {quantity(most)} infer/s; {reached}"
+            reason = f"expected to reach at most {quantity(most)} per second; {reached}"
             if most > best:
-                reach = f"{quantity(likely)} infer/s, at most {quantity(most)}"
+                reach = f"{quantity(likely)} per second, at most {quantity(most)}"
                 reason = f"the search ended first: expected to reach {reach}"
         parts = state.candidates.parts(row)
         yield SkippedProposal(Proposal(parts, predicted=predicted(state, row)), reason)

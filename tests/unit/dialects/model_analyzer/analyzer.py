@@ -108,6 +108,7 @@ class Meter:
     proposals: list = field(default_factory=list)
     interrupt_at: int = 0
     interrupts: int = 1
+    rate_unit: str | None = None
 
     def fingerprint(self, models):
         return fingerprint({model: self.options[model] for model in models}, {})
