@@ -23,7 +23,7 @@ from inferometer.measure.checks import STABILITY_OPTIONS, changed
 from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.opening import make_instrument, start_workers
-from inferometer.measure.points import rate_schedule, read_intervals
+from inferometer.measure.points import RATE_THREADS, rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.warming import Warming, is_warming, warm_server
 from inferometer.observe.host import HostMeter
@@ -265,7 +265,7 @@ class EngineMeter:
         client = self._client(model, load.batch, deployment)
         if (model, load) in self._warm_for:
             return None
-        plan = _plan(load, client.setup.options).plan
+        plan = plan_of(load, client.setup.options).plan
         with self._failing(model, load):
             limit_s = max(self._warm_up_s - self._warmed_s, COLD_WARM_UP_S)
             first_ns = round(self._patience_s * NS_PER_S)
@@ -281,7 +281,7 @@ class EngineMeter:
     def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:
         """Measure one model under one load."""
         client = self._client(model, load.batch, deployment)
-        plan = _plan(load, client.setup.options)
+        plan = plan_of(load, client.setup.options)
         with self._failing(model, load):
             level = measure_level(client.instrument, self._level_settings(model, client.setup, effort), plan)
             for remark in level.remarks:
@@ -466,14 +466,18 @@ def drained(instrument: Instrument, level: Level, slow_s: float = math.inf) -> i
             heard_ns = collected.seen_ns
 
 
-def _plan(load: ClientLoad, options: Options) -> LoadPoint:
+def plan_of(load: ClientLoad, options: Options) -> LoadPoint:
+    """Return the load of a trial. By rate, synchronous callers wait for their answers."""
     if load.concurrency is not None:
         return LoadPoint("concurrency", float(load.concurrency), Closed(load.concurrency))
+    cap = (options.max_threads or RATE_THREADS) if options.synchronous else None
     if load.intervals is not None:
         times_ns = read_intervals(load.intervals)
-        return LoadPoint("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
+        rate = len(times_ns) * NS_PER_S / times_ns[-1]
+        return LoadPoint("request_rate", rate, Open(Intervals(times_ns), cap=cap))
     assert load.request_rate is not None
-    return LoadPoint("request_rate", load.request_rate, Open(rate_schedule(options, load.request_rate)))
+    schedule = rate_schedule(options, load.request_rate)
+    return LoadPoint("request_rate", load.request_rate, Open(schedule, cap=cap))
 
 
 def _client_limit(level: Level) -> str:

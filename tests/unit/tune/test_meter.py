@@ -10,11 +10,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from inferometer.load.plan import Closed, Open
 from inferometer.options.options import DataOptions, Options
 from inferometer.stats.measurement import GpuFigures
 from inferometer.tune import trial_figures
 from inferometer.tune.fingerprint import fingerprint
+from inferometer.tune.meter import plan_of
 from inferometer.tune.settings import Prompts
+from inferometer.tune.trial import ClientLoad
 from inferometer.tune.trial_figures import resident
 
 
@@ -35,6 +38,15 @@ from inferometer.tune.trial_figures import resident
 def test_only_different_requests_make_a_different_trial(changed, is_same):
     plain = Options(model="m")
     assert (fingerprint({"m": replace(plain, **changed)}, {}) == fingerprint({"m": plain}, {})) == is_same
+
+
+@pytest.mark.parametrize(("own", "cap"), [({}, None), ({"synchronous": True}, 4), ({"max_threads": 2}, None)])
+def test_synchronous_callers_wait_for_their_answers_at_a_rate(own, cap):
+    options = replace(Options(model="m"), **own)
+    plan = plan_of(ClientLoad(request_rate=50), options).plan
+    assert isinstance(plan, Open)
+    assert plan.cap == cap
+    assert plan_of(ClientLoad(concurrency=8), options).plan == Closed(8)
 
 
 def test_different_prompts_make_a_different_trial():

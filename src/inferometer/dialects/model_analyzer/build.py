@@ -20,7 +20,6 @@ from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, fi
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
-from inferometer.measure.points import RATE_THREADS
 from inferometer.options.command_line import Ask
 from inferometer.options.options import Options
 from inferometer.server.ports import Ports
@@ -227,7 +226,6 @@ def _options(
     return changed(
         found,
         asynchronous=not found.synchronous,
-        max_outstanding=(found.max_threads or RATE_THREADS) if found.synchronous else None,
         percentile=found.percentile if found.percentile is not None or not limited else 99,
         # Per request, so that a measurement ends even if nothing is answered.
         request_timeout_s=float(config.perf_analyzer_timeout) if has_timeout else REQUEST_TIMEOUT_S,

@@ -13,6 +13,7 @@ from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.dialects.model_analyzer.config import (
     DEFAULTS,
+    EMPTY_IS_NONE,
     GROUPS,
     KEYS,
     PROFILE,
@@ -207,7 +208,7 @@ def _mentions(value: Any, name: str) -> bool:
 
 
 def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of the YAML file, without keys that have no value."""
+    """Return the settings of the YAML file, without keys that have no value, or an empty one where that means none."""
     if "config_file" not in words:
         return {}
     path = Path(words["config_file"])
@@ -223,7 +224,11 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
     unknown = [str(key) for key in found if key not in KEYS and key != OLD_MODELS]
     if unknown:
         raise UnknownKeys(path, unknown)
-    return {key: value for key, value in found.items() if value is not None and key != "config_file"}
+    return {
+        key: value
+        for key, value in found.items()
+        if key != "config_file" and value is not None and not (key in EMPTY_IS_NONE and value in ("", [], {}))
+    }
 
 
 class UnknownKeys(UsageError):

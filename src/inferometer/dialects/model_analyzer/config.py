@@ -109,6 +109,17 @@ MODEL_KEYS: Mapping[str, Read] = {
 }
 
 
+# Keys that are none by default; an empty value says so.
+EMPTY_IS_NONE = frozenset(
+    {
+        "concurrency", "request_rate", "constraints", "plots", "perf_analyzer_flags", "genai_perf_flags",
+        "triton_server_flags", "triton_server_environment", "triton_docker_labels", "triton_docker_args",
+        "triton_docker_mounts", "triton_docker_shm_size", "cpu_only_composing_models", "perf_output_path",
+        "triton_output_path",
+    }
+)  # fmt: skip
+
+
 def models(path: str, value: Any) -> tuple[ModelEntry, ...]:
     """Read `profile_models` and the like: names with commas, a list of names and one-entry mappings, or a mapping of
     names to settings."""

@@ -113,6 +113,7 @@ def load_flags(path: str, value: Any) -> Flags:
             hint = f"write {close}" if close in LOAD_FLAGS else f"they are {', '.join(LOAD_FLAGS)}"
             raise UsageError(f"{path}.{name} is not an option of the load generator", remedy=hint)
         _check_value(f"{path}.{name}", name, row)
+    found |= {name: flag(f"{path}.{name}", row) for name, row in found.items() if name in SWITCHES}
     return tuple((name, found[name]) for name in LOAD_FLAGS if name in found)
 
 
@@ -121,8 +122,6 @@ def _check_value(path: str, name: str, value: Any) -> None:
         for place, item in enumerate(value):
             _check_value(f"{path}[{place}]", "", item)
         return
-    if name in SWITCHES and not isinstance(value, bool) and value not in ("true", "false", "True", "False"):
-        raise wrong(path, value, "true or false")
     if value is None or isinstance(value, (list, dict)):
         raise wrong(path, value, f"a text or a number{' or a list of them' if name in REPEATED else ''}")
 
@@ -133,7 +132,7 @@ def words(flags: Iterable[tuple[str, Any]]) -> list[str]:
     for name, value in flags:
         option = SHORT.get(name, f"--{name}")
         if name in SWITCHES:
-            found += [option] if str(value).lower() == "true" else []
+            found += [option] if flag(name, value) else []
             continue
         for row in value if isinstance(value, list) else [value]:
             found += [option, str(row).lower() if isinstance(row, bool) else str(row)]
@@ -150,8 +149,8 @@ def data_flags(flags: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
 
 
 def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
-    """Read `triton_server_flags`: names known to the server, with dashes or underscores."""
-    found = texts_by_name(path, value)
+    """Read `triton_server_flags`: names known to the server, with dashes or underscores; null leaves one out."""
+    found = texts_by_name(path, {name: row for name, row in mapping(path, value).items() if row is not None})
     for name in found:
         if name.replace("_", "-") not in SERVER_FLAGS:
             raise UsageError(

@@ -68,8 +68,9 @@ def maybe_number(value: Any) -> float | None:
 
 
 def flag(path: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
+    """Read a switch, also as a number or in quotes."""
+    if isinstance(value, (bool, int)) and value in (0, 1):
+        return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     raise wrong(path, value, "true or false")

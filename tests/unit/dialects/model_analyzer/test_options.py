@@ -158,7 +158,7 @@ REFUSED = [
     ),
     ("a load with a list of words", "concurrency: [1, many]\n", [], ["concurrency", "many"]),
     ("zero", "num_configs_per_model: 0\n", [], ["num_configs_per_model", "0"]),
-    ("a flag that is none", "early_exit_enable: 1\n", [], ["early_exit_enable", "true or false"]),
+    ("a flag that is none", "early_exit_enable: 2\n", [], ["early_exit_enable", "true or false"]),
     ("an unknown metric", "objectives: [perf_speed]\n", [], ["objectives.perf_speed"]),
     (
         "a weight that is none",
@@ -564,6 +564,36 @@ def test_an_empty_file_sets_nothing(tmp_path):
     assert job("-m", "r", "--profile-models", "W", yaml="", tmp_path=tmp_path) == job(
         "-m", "r", "--profile-models", "W", "-f", str(tmp_path / "given.yaml")
     )
+
+
+@pytest.mark.parametrize("empty", ["", "''", "[]", "{}"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("concurrency", "request_rate", "constraints", "plots", "perf_analyzer_flags", "genai_perf_flags"),
+        *("triton_server_flags", "triton_server_environment", "triton_docker_labels", "triton_docker_args"),
+        *("triton_docker_mounts", "cpu_only_composing_models", "perf_output_path", "triton_output_path"),
+    ],
+)
+def test_an_empty_value_is_none_where_none_is_the_default(tmp_path, key, empty):
+    words = ("-m", "r", "--profile-models", "W")
+    found = job(*words, yaml=f"{key}: {empty}\n", tmp_path=tmp_path)
+    assert found.settings == job(*words, yaml="", tmp_path=tmp_path).settings
+
+
+def test_a_switch_may_be_a_number(tmp_path):
+    yaml = "early_exit_enable: 1\nperf_analyzer_flags: {streaming: 0, sync: 1}\nprofile_models: {W: {cpu_only: 1}}\n"
+    found = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings
+    options = found.models[0].options
+    assert (found.search.early_exit, found.models[0].cpu_only) == (True, True)
+    assert (options.streaming, options.synchronous, options.asynchronous) == (False, True, False)
+
+
+def test_a_server_flag_without_a_value_is_left_out(tmp_path):
+    yaml = "triton_server_flags: {log_verbose: null, log-info: true}\nprofile_models: W\n"
+    launch = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.launch
+    assert "log-info" in str(launch)
+    assert "log-verbose" not in str(launch)
 
 
 def test_every_key_can_be_set_in_the_file(tmp_path):
