@@ -1,6 +1,7 @@
 """Table of all bars."""
 
 from benchmarks import batching, contests
+from benchmarks.agents import agents_lateness
 from benchmarks.bar import Bar, Direction
 from benchmarks.cluster import AT_A_RATE, IN_FLIGHT, cluster_cpu
 from benchmarks.in_process import in_process_p50
@@ -269,6 +270,13 @@ BARS = (
         target=10,
         rounds=5,
         open=live_page_lag,
+    ),
+    Bar(
+        name="agents-late",
+        title="200 tasks in flight, random graphs of 2 to 120 calls: p99 of the send behind its due time",
+        unit="ms",
+        target=1.0,
+        open=agents_lateness,
     ),
     Bar(
         name="merge-200",

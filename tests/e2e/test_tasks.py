@@ -1,54 +1,15 @@
 """Tasks against a server that logs every call: order, times, texts and counts. They end by number, not by time."""
 
-import json
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
 
 from inferometer.base import status
-from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.load.plan import Closed, Joint
-from inferometer.measure.groups import start_groups
 from inferometer.model.task import expanded
-from inferometer.options.options import Options
-from inferometer.records.records import join
-from inferometer.scenario.run import ScenarioRequest, prepare_scenario
-from inferometer.scenario.spec import checked_scenario
-from inferometer.stats.tasks import TaskBook, TaskTally, critical_path, task_figures
-from tests.support.call_log import CallLog, Heard, Speech
-from tests.support.task_graphs import KnownFigures, LoggedCall, as_yaml, known_figures, random_steps
-
-LONGEST_NS = 120 * NS_PER_S
-
-
-def run(server, task, *, in_flight, count, graphs=()):
-    """The tasks of a class, and their figures; with `graphs`, task n has graph n of these."""
-    document = {
-        "server": server.address,
-        "classes": {"agent": {"model": "tiny", "kind": "openai", "concurrency": in_flight, "task": task}},
-    }
-    setup = prepare_scenario(ScenarioRequest(checked_scenario(document, "test"), Options(model="")))
-    (own,) = setup.setups
-    book = own.level_settings.tasks
-    if graphs:
-        plan = own.traffic.tasks._replace(graphs=graphs)
-        own, book = replace(own, traffic=own.traffic._replace(tasks=plan)), TaskBook(graphs, book.kinds)
-    parts, end_ns = [], monotonic_ns() + LONGEST_NS
-    with start_groups([replace(own, level_settings=replace(own.level_settings, tasks=book))]) as load:
-        load.apply(Joint((Closed(in_flight, count),)))
-        while True:
-            collected = load.collect(end_ns)
-            parts.append(collected.records)
-            if collected.is_finished or monotonic_ns() > end_ns:
-                break
-        load.stop()
-    records = join(parts)
-    tasks = book.take(records)
-    tally = TaskTally()
-    tally.add(tasks)
-    return tasks, task_figures(tally, book, 0)
+from tests.support.call_log import CallLog, Speech
+from tests.support.task_graphs import as_yaml, random_steps
+from tests.support.task_log import check_log, run_tasks
 
 
 @pytest.mark.parametrize(
@@ -66,8 +27,8 @@ def test_random_tasks_as_the_server_saw_them(graphs, most, in_flight, count):
         return Speech((f"answer{number}", " and", " more"), draw.random() * 0.01)
 
     with CallLog(speak) as server:
-        tasks, found = run(
-            server, {"steps": as_yaml(longest)}, in_flight=in_flight, count=count, graphs=found_graphs
+        tasks, found = run_tasks(
+            server.address, {"steps": as_yaml(longest)}, in_flight=in_flight, count=count, graphs=found_graphs
         )
     assert found.complete == len(tasks) == count
     assert sorted(task.number for task in tasks) == list(range(count))
@@ -80,71 +41,6 @@ def test_random_tasks_as_the_server_saw_them(graphs, most, in_flight, count):
     }
     assert sum(turn.calls for turn in found.turns) == calls
     assert found.duration.count == count
-
-
-def check_log(tasks, heard):
-    """Each call of each task arrived once, carried the answers that it should, and was not early; the figures of its
-    task are those computed from the log. Return the number of calls."""
-    by_text: dict[str, list[Heard]] = {}
-    for call in heard:
-        by_text.setdefault(json.dumps(call.messages), []).append(call)
-    for task in tasks:
-        graph = task.graph
-        calls: dict[int, Heard] = {}
-        log: dict[int, LoggedCall] = {}
-        for call in sorted(task.calls, key=lambda each: each.node):
-            node = graph.nodes[call.node]
-            messages = messages_of(graph, task.number, call.node, calls)
-            (calls[call.node],) = [
-                each
-                for each in by_text[json.dumps(messages)]
-                if call.sent_ns <= each.arrived_ns <= each.ended_ns <= call.end_ns
-                and not is_taken(each, calls)
-            ][:1]
-            found = calls[call.node]
-            ready_ns = max((calls[each].ended_ns for each in node.after), default=task.due_ns)
-            pause_ns = node.pause.draw_ns(0, task.number, call.node)
-            assert found.arrived_ns >= ready_ns + pause_ns, (task.number, call.node)
-            assert call.sent_ns >= call.due_ns
-            assert call.tokens == 3
-            assert call.prompt_tokens == sum(len(message["content"].split()) for message in messages)
-            log[call.node] = LoggedCall(call.due_ns, call.sent_ns, call.end_ns, call.tokens)
-        assert len(calls) == len(task.calls) == len(graph.nodes)
-        assert task.duration_ns >= max(each.ended_ns for each in calls.values()) - task.due_ns
-        known, path = known_figures(graph, task.due_ns, log), critical_path(task)
-        assert known == KnownFigures(
-            task.duration_ns,
-            len(task.calls),
-            sum(call.tokens for call in task.calls),
-            sum(step.model_ns for step in path),
-            sum(step.tool_ns for step in path),
-            sum(step.wait_ns for step in path),
-        )
-        assert known.duration_ns == known.model_ns + known.tool_ns + known.wait_ns
-    return sum(len(task.calls) for task in tasks)
-
-
-def is_taken(call, calls):
-    return any(call is other for other in calls.values())
-
-
-def messages_of(graph, number, place, calls):
-    """The messages of a call, from those that the server has heard before."""
-    node = graph.nodes[place]
-    found = []
-    if node.context >= 0:
-        found = [*calls[node.context].messages, {"role": "assistant", "content": calls[node.context].said}]
-    for message in node.messages:
-        words = ""
-        for part in message.parts:
-            if isinstance(part, str):
-                words += part
-            elif hasattr(part, "nodes"):
-                words += "\n".join(calls[each].said for each in part.nodes)
-            else:
-                words += str(number + 1)
-        found.append({"role": message.role, "content": words})
-    return tuple(found)
 
 
 AGENT = """
@@ -187,8 +83,8 @@ def test_tasks_written_in_python_await_sockets_and_threads_and_read_streams(tmp_
     with CallLog(speak) as server:
         (tmp_path / "agent.py").write_text(AGENT.format(port=server.port))
         steps: dict[str, dict[str, str]] = {name: {} for name in ("plan", "look", "answer")}
-        task = {"python": f"{tmp_path}/agent.py:agent", "steps": steps}
-        tasks, found = run(server, task, in_flight=4, count=count)
+        written = {"python": f"{tmp_path}/agent.py:agent", "steps": steps}
+        tasks, found = run_tasks(server.address, written, in_flight=4, count=count)
     assert (found.complete, found.failed) == (count, 0)
     assert [len(task.calls) for task in sorted(tasks, key=lambda each: each.number)] == [6, 7] * (count // 2)
     by_text = {call.messages[-1]["content"]: call for call in server.heard}
@@ -229,7 +125,7 @@ def test_failed_calls_are_repeated_and_failed_tasks_counted():
         },
     }
     with CallLog(speak) as server:
-        tasks, found = run(server, task, in_flight=2, count=10)
+        tasks, found = run_tasks(server.address, task, in_flight=2, count=10)
     assert (found.ended, found.failed, found.retries) == (10, 2, 2 * 8 + 2)
     assert len(server.heard) == 4 * 8 + 2 * 2
     assert {task.status % 1000 for task in tasks if task.status} == {503}

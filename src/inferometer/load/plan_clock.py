@@ -81,14 +81,23 @@ class PlanClock:
         heapify(self.pauses)
         return before - len(self.pauses)
 
-    def start(self, slots: Sequence[int], now_ns: int, link: Link, begin: Callable[[int], None]) -> None:
-        """Start idle slots of a closed plan: at once on open connections, in bursts on new ones."""
+    def start(
+        self,
+        slots: Sequence[int],
+        now_ns: int,
+        link: Link,
+        begin: Callable[[int], None],
+        *,
+        burst: int = BURST,
+    ) -> None:
+        """Start idle slots of a closed plan: at once on open connections, in bursts on new ones; with a smaller
+        `burst`, the loop runs between two bursts on open connections, too."""
         self.last_start_ns = now_ns
-        for first in range(0, len(slots), BURST):
+        for first in range(0, len(slots), burst):
             if first and link.opening:
-                self.last_start_ns = now_ns + first // BURST * PACE_NS
-            for slot in slots[first : first + BURST]:
-                if self.last_start_ns > now_ns:
+                self.last_start_ns = now_ns + first * PACE_NS // BURST
+            for slot in slots[first : first + burst]:
+                if self.last_start_ns > now_ns or (first and burst != BURST):
                     self.pause(slot, self.last_start_ns)
                 else:
                     begin(slot)

@@ -13,7 +13,7 @@ when is decided by `task_run`, its text by `services.task_plan`; this module onl
 from array import array
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import Any, Protocol
 
 from inferometer.base import status as outcome
@@ -31,6 +31,7 @@ from inferometer.services.task_plan import TaskPlan, TaskTexts
 from inferometer.services.traffic import Reply
 
 EXAMPLE = 1000  # characters of an error text
+BEGUN_AT_ONCE = 8  # tasks: the calls of others that become due meanwhile are late
 NO_PLACE = -1  # of a task that arrived at a rate
 
 
@@ -173,7 +174,7 @@ class TaskEngine:
         for place in idle:
             self._places[place] = True
         self.active += len(idle)
-        self._times.start(idle, self._clock(), self.link, self._begin_next)
+        self._times.start(idle, self._clock(), self.link, self._begin_next, burst=BEGUN_AT_ONCE)
 
     def _drop_tasks(self) -> None:
         """Stop starting calls; tasks remain active until their calls in flight have ended."""
@@ -237,7 +238,7 @@ class TaskEngine:
             if times.next_due <= now:
                 self._begin_due(now)
             if pauses and pauses[0][0] <= now:
-                for _, place in times.ended_pauses(now):
+                for _, place in islice(times.ended_pauses(now), BEGUN_AT_ONCE):
                     self._begin_next(place)
             if next_check <= now:
                 self._cancel_late(now)

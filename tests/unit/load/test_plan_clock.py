@@ -98,6 +98,16 @@ def test_slots_on_new_connections_start_in_bursts(opening, at_once):
     )
 
 
+@pytest.mark.parametrize("opening", [0, 8])
+def test_a_smaller_burst_is_paced_alike_and_leaves_the_loop_between_two(opening):
+    times, burst = PlanClock(), BURST // 8
+    begun: list[int] = []
+    times.start(range(2 * BURST), 50, link(opening), begun.append, burst=burst)
+    assert begun == list(range(burst))
+    assert times.is_starting
+    assert max(until_ns for until_ns, _ in times.pauses) == (50 + PACE_NS * 15 // 8 if opening else 50)
+
+
 @pytest.mark.parametrize(
     ("failures", "is_answered", "pause_ns"),
     [
