@@ -298,6 +298,8 @@ STALLS = {
     "one slow request a second": (np.arange(10) * 1.0 + RNG.normal(0, 0.02, 10), 1.0),
     "slow requests at random": (np.sort(RNG.uniform(0, 20, 200)), None),
     "bunches at random times": (np.add.outer([0, 1.2, 1.9, 6, 8.5, 9], np.arange(9) * 1e-4).ravel(), None),
+    "bursts of a fifth of the time": (np.add.outer(np.arange(6) * 2.0, np.arange(50) * 8e-3).ravel(), 2.0),
+    "bursts of half the time": (np.add.outer(np.arange(6) * 2.0, np.arange(50) * 2e-2).ravel(), None),
     "too few": (np.arange(3) * 2.0, None),
     "none": (np.empty(0), None),
 }

@@ -274,6 +274,7 @@ def test_gain_is_in_percent_of_the_default(values, percent):
         ({"perf_latency_p99": {"max": "ten"}}, r"perf_latency_p99\.max"),
         ({"nonsense": {"max": 3}}, r"constraints\.nonsense"),
         ({"perf_latency_p99": 3}, r"constraints\.perf_latency_p99"),
+        ({"nonsense": {"max": 3}}, r"with limits are perf_throughput, perf_latency_avg"),
     ],
 )
 def test_an_invalid_constraint_is_named(given, words):
