@@ -133,7 +133,6 @@ def _one_value_with_mpi(field: str) -> Rule:
     return Rule(
         lambda a: "mpi" in a and field in a and a[field].end not in (None, a[field].start),
         f"Cannot specify a {field.replace('_', ' ')} range in multi-model mode. Give a single value.",
-        ours=f"{{{field}}} must be a single value if several models are measured",
     )
 
 
@@ -421,11 +420,6 @@ def make(
 ) -> Options:
     """Build the options of a command line on top of the command's `defaults`. Lenient options may have no effect."""
     check(given, kind_rules)
-    for field in given:
-        if not BY_FIELD[field].is_built:
-            raise UsageError(
-                f"{option_name(field)} is not supported yet", remedy=with_names(BY_FIELD[field].meanwhile)
-            )
     values, names = {**(defaults or {}), **given}, set(given)
     if "precision" in values:
         values.setdefault("duration_s", DURATION_S)

@@ -44,8 +44,6 @@ class Option(NamedTuple):
         None  # for options that may be given several times; otherwise the last one counts
     )
     default: str | None = None  # as shown; None shows the field's default
-    is_built: bool = True
-    meanwhile: str = ""  # what to use until it is supported
     is_ours: bool = (
         False  # not in perf_analyzer 2.51; if a prefix matches several names, those of 2.51 take precedence
     )
@@ -82,8 +80,6 @@ class Option(NamedTuple):
         notes = [f"default {self.default}"] if self.default else []
         if self.is_deprecated:
             notes.append("deprecated")
-        if not self.is_built:
-            notes.append("not supported yet")
         return f"{self.help} ({'; '.join(notes)})" if notes else self.help
 
     @property

@@ -805,11 +805,10 @@ class Options:
         also=(
             Option(
                 ("--enable-mpi",),
-                "Measure several models at once, one per MPI rank.",
-                field="mpi",
-                is_built=False,
-                meanwhile="for load from several machines use {--ray} and {--clients}; for several models their "
+                "Run under MPI, as its only rank; several models, one per rank, are not supported.",
+                instead="for load from several machines use {--ray} and {--clients}; for several models their "
                 "weights: {-m} a:3 {-m} b:1",
+                field="mpi",
             ),
             Option(
                 ("-t",),

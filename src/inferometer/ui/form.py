@@ -163,7 +163,7 @@ def offered(startable: Startable) -> Iterator[tuple[str, Option]]:
     """The options in the form, each with the title of its group."""
     for title, members in startable.command.groups:
         for row in members:
-            if row.field not in _NOT_OFFERED | _ADDRESS_FIELDS | _MODEL_FIELDS and row.is_built:
+            if row.field not in _NOT_OFFERED | _ADDRESS_FIELDS | _MODEL_FIELDS:
                 yield title, row
 
 

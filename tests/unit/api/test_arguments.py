@@ -24,7 +24,7 @@ OWN_SEED = {"tune": {"data.seed"}}
 def fields(command):
     """Return the options of our own commands that this function supports."""
     rows = [row for _, members in MODERN for row in members if not row.is_deprecated and not row.instead]
-    known = {row.field for row in rows if row.is_built} - ELSEWHERE - {"tls.verify_peer", "tls.verify_host"}
+    known = {row.field for row in rows} - ELSEWHERE - {"tls.verify_peer", "tls.verify_host"}
     return known - set(REFUSED[command])
 
 

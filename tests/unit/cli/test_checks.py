@@ -84,7 +84,6 @@ COMBINATIONS = [
     ("--session-concurrency 2", "only supported with --service-kind openai"),
     ("--enable-mpi --concurrency-range 1:2", "Cannot specify a concurrency range in multi-model mode"),
     ("--enable-mpi --request-rate-range 1:2", "Cannot specify a request rate range in multi-model mode"),
-    ("--enable-mpi", "--ray and --clients"),
     ("--clients 2", "--clients requires clients on a Ray cluster"),
     ("--client-resources CPU=1", "--client-resources requires clients on a Ray cluster"),
     ("--ray local --shared-memory system", "--shared-memory requires a server on the sending machine"),

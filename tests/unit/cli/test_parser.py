@@ -345,28 +345,20 @@ def test_export_file_must_be_new(tmp_path):
     )
 
 
-UNBUILT = [
-    ("--enable-mpi", "--enable-mpi is not supported yet"),
-]
+SEVERAL_RANKS = "--enable-mpi runs a single rank, but mpiexec started 2"
 
 
-@pytest.mark.parametrize(("line", "sentence"), UNBUILT)
-def test_unsupported_options_say_so(line: str, sentence: str):
-    assert sentence in refusal(f"-m m {line}")
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
+def test_several_ranks_of_mpi_are_refused(monkeypatch, name):
+    monkeypatch.setenv(name, "2")
+    assert SEVERAL_RANKS in refusal("-m m --enable-mpi")
 
 
-def test_unsupported_options_never_pass_silently():
-    values = {
-        "--request-parameter": "a:b:int",
-        "--trace-level": "OFF",
-        "--request-distribution": "poisson",
-    }
-    for option in ROWS:
-        if option.is_built:
-            continue
-        file = sys.executable if option.metavar == "FILE" else "1"
-        value = "" if option.values is None else values.get(option.names[0], file)
-        refusal(f"-m m {option.names[0]} {value}")
+@pytest.mark.parametrize("size", [None, "1", "many"])
+def test_a_single_rank_of_mpi_is_a_run_like_any_other(monkeypatch, size):
+    if size is not None:
+        monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", size)
+    assert parse_classic(["-m", "m", "--enable-mpi"]) == parse_classic(["-m", "m"])
 
 
 @pytest.mark.parametrize(

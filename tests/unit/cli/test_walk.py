@@ -547,7 +547,7 @@ class Walk:
 
 def usable(command: Command) -> Iterator[Option]:
     for _, members in command.groups:
-        yield from (row for row in members if row.is_built and not row.instead)
+        yield from (row for row in members if not row.instead)
 
 
 APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs --allow-inconclusive"

@@ -1,5 +1,6 @@
 """Options of the script `perf_analyzer`: parsing, refused combinations, and the usage text."""
 
+import os
 import textwrap
 from collections.abc import Sequence
 
@@ -95,6 +96,20 @@ def _count_of_one(field: str) -> tuple[Rule, Rule]:
 _COUNT_RULES = (*_count_of_one("concurrency"), *_count_of_one("request_rate"))
 
 
+_RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""Environment variables in which Open MPI and MPICH tell a process the number of ranks."""
+
+
+def _refuse_several_ranks() -> None:
+    """Raise if mpiexec started several ranks, which would each run without waiting for the others."""
+    ranks = next((size for name in _RANKS if (size := os.environ.get(name, "")).isdecimal()), "1")
+    if int(ranks) > 1:
+        raise UsageError(
+            f"--enable-mpi runs a single rank, but mpiexec started {ranks}, which would not wait for each other. For "
+            "load from several machines use --ray and --clients; for several models inferometer measure -m a:3 -m b:1."
+        )
+
+
 def parse_classic(argv: Sequence[str]) -> Options | Ask:
     """Parse the command line of the script."""
     request = read(argv, COMMAND)
@@ -104,6 +119,8 @@ def parse_classic(argv: Sequence[str]) -> Options | Ask:
     for rule in _COUNT_RULES:
         if given.get("model") and rule.is_broken(given):
             raise UsageError(rule.message)
+    if "mpi" in given:
+        _refuse_several_ranks()
     defaults = {"url": _URL} if given.get("service_kind") == "torchserve" else {}
     return make(given, defaults=defaults, kind_rules=_KIND_RULES, is_lenient=True)
 
