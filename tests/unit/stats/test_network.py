@@ -41,6 +41,8 @@ def test_the_interval_of_the_median_covers_it():
     """Exact by order statistics: with 6 values the range misses the median with probability 2 / 64."""
     assert median_estimate([3, 1, 2]) == Estimate(2.0)
     assert median_estimate([1, 2, 3, 4, 5, 6]) == Estimate(3.5, 1.0, 6.0)
+    assert median_estimate(list(range(10))) == Estimate(4.5, 1.0, 8.0)  # misses it with 22 / 1024
+    assert median_estimate(list(range(20))) == Estimate(9.5, 5.0, 14.0)
     rng = np.random.default_rng(7)
     for count in (6, 20, 69, 71, 200):
         draws = rng.exponential(1000.0, (400, count))

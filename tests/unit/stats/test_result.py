@@ -20,7 +20,7 @@ from inferometer.stats.measurement import (
     StartFigures,
     WindowFigures,
 )
-from inferometer.stats.result import Result
+from inferometer.stats.result import Finding, Result
 
 SPREAD = Distribution(2, 5, 1, 4, 6, ((50.0, 5), (99.0, 6)), ((7, 2),))
 FOUND = Measurement(
@@ -120,3 +120,11 @@ def test_values_used_by_reports_are_rejected_by_name_if_they_have_the_wrong_type
     document[group][key] = value
     with pytest.raises(UsageError, match=rf"{group}\.{key}"):
         from_json(json.dumps(document), "it.json", Result)
+
+
+@pytest.mark.parametrize(("loads", "nearest"), [((10, 30, 20), 20), ((40, 30), 30), ((), None)])
+def test_figures_of_a_search_are_those_of_the_measured_load_below_the_estimate(
+    loads: tuple[float, ...], nearest: float | None
+) -> None:
+    found = Finding("p99<5ms", "request_rate", 25.0, 20.0, 30.0, "p99", 20.0)
+    assert found.nearest(loads) == nearest

@@ -97,6 +97,19 @@ def test_constraints_take_precedence_over_objectives():
     assert [row.does_pass for row in rank(goals, [FAST, SLOW])] == [True, False]
 
 
+def test_scores_are_discounted_by_luck():
+    more, less = trial(part(110, 10, variant="more")), trial(part(100, 10, variant="less"))
+    goals = [Goal("m")]
+    assert best_first(goals, [less, more], lambda row: 0.2) == [more, less]
+    assert best_first(goals, [less, more], lambda row: 0.2 if row is more else 0.0) == [less, more]
+
+
+def test_of_three_runs_none_is_lucky():
+    runs = [trial(part(100 + n, 10, variant="thrice"), number=n + 1, repeat=n) for n in range(3)]
+    once = trial(part(90, 10, variant="once"), number=9)
+    assert [row.name for row in rank([Goal("m")], [once, *runs])] == ["thrice", "once"]
+
+
 def test_equal_trials_keep_their_order():
     rows = [trial(part(100, 10, variant=name)) for name in "abcd"]
     assert best_first([Goal("m")], rows) == rows
