@@ -33,6 +33,14 @@ def test_slos_name_rows_of_the_table(promise, tag):
     assert metric_of(parse_slo(promise).terms[0]).tag == tag
 
 
+@pytest.mark.parametrize("name", ["ttft", "ttfo", "ttfc", "tpot", "gap"])
+def test_durations_of_streams_are_unknown_without_one(name):
+    metric = named(name)
+    assert metric is not None
+    assert metric.get is not None
+    assert metric.get(replace(found(), streaming=None, tokens=None)) is None
+
+
 def test_gates_and_slos_mean_the_same_row():
     (gate,) = parse_gates("p99 > +5%")
     assert gate.metric.tag == metric_of(parse_slo("p99<1s").terms[0]).tag == known_tag("perf_latency")

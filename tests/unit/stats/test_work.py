@@ -15,7 +15,7 @@ from inferometer.stats.measurement import Estimate
 from inferometer.stats.merge import token_estimate
 from inferometer.stats.series import Series
 from inferometer.stats.windows import WindowRules, join_windows
-from inferometer.stats.work import LEAST, flow, narrowed, request_rate, response_rate
+from inferometer.stats.work import LEAST, flow, narrowed, request_rate, response_rate, widened
 from tests.support.llm_engine import AskedSequence, Engine, EngineSettings
 
 share = st.floats(0.0, 0.5)
@@ -172,3 +172,12 @@ def test_without_the_lengths_of_answers_the_rate_is_the_same():
         response_rate(flow(arrivals.groups(), ends.groups(), row, 1)) for row in (known, Series())
     )
     assert with_lengths.value == without.value == pytest.approx(50)
+
+
+def test_an_estimate_is_widened_by_the_error_of_a_factor():
+    """Student's t of four degrees of freedom, and the error of a mean of five."""
+    exact = Estimate(100.0, 100.0, 100.0)
+    reach = 2.776 * math.sqrt(5 / 4) * 10
+    found = widened(exact, 0.1, 5)
+    assert (found.low, found.high) == pytest.approx((100 - reach, 100 + reach), rel=1e-3)
+    assert widened(exact, 0.1, 1) == widened(exact, 0.0, 5) == exact
