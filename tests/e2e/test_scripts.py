@@ -3,8 +3,11 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import inferometer
 
 INTERRUPTED_IMPORT = """
 import os, signal, sys
@@ -28,3 +31,16 @@ def test_an_interrupt_during_the_imports_ends_the_script_without_a_traceback(scr
         [sys.executable, "-c", INTERRUPTED_IMPORT.format(script)], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_python_m_runs_the_command_without_modules_of_the_working_directory(tmp_path: Path) -> None:
+    for name in ("json", "numpy", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    ended = subprocess.run(
+        [sys.executable, "-m", "inferometer", "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, f"inferometer {inferometer.__version__}\n")

@@ -20,9 +20,9 @@ COMMAND = Command(
     "inferometer view",
     "RESULT.json|RUN [options]",
     "Render the report of a file saved with --json by measure, find, diagnose, compare or tune, of a stored run "
-    "(`inferometer runs` lists them), or of a result file of aiperf, guidellm, vLLM, llm-d or MLPerf's loadgen. "
-    "Without options, writes an HTML page next to the file, or for a run to the working directory, and prints its "
-    "path. With --as, writes the result files of another load tester instead.",
+    "(`inferometer runs` lists them; last is the newest), or of a result file of aiperf, guidellm, vLLM, llm-d or "
+    "MLPerf's loadgen. Without options, writes an HTML page next to the file, or for a run to the working directory, "
+    "and prints its path. With --as, writes the result files of another load tester instead.",
     ViewOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     takes_words=True,

@@ -1,4 +1,4 @@
-"""Runs as arguments: a command that takes a saved file also takes the id of a run."""
+"""Runs as arguments: a command that takes a saved file also takes the id of a run, or `last`."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def saved_file(word: str, given: Path | None) -> Path:
     if "." not in word and "/" not in word and not may_be_id(word):
         raise UsageError(
             f"'{word}' is neither a file nor the id of a run",
-            remedy=f"use a file written with {option_name('--json')}, or an id listed by `inferometer runs`",
+            remedy=f"use a file written with {option_name('--json')}, an id listed by `inferometer runs`, or last",
         )
     if folder is None or not may_be_id(word):
         return file

@@ -33,6 +33,7 @@ VARIABLE = "INFEROMETER_STORE"
 FOLDER = Path(".inferometer")
 FEWEST = 4  # fewest digits that identify a run
 NEWEST_FIRST = "-started_at"
+NEWEST = "last"  # in place of an id
 _SHORT = re.compile(f"[0-9a-f]{{{FEWEST},{DIGITS}}}")
 
 
@@ -53,8 +54,8 @@ def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | Non
 
 
 def may_be_id(word: str) -> bool:
-    """Whether a word looks like the id of a run or its beginning."""
-    return _SHORT.fullmatch(word) is not None
+    """Whether a word looks like the id of a run or its beginning, or stands for the newest run."""
+    return word == NEWEST or _SHORT.fullmatch(word) is not None
 
 
 class Store:
@@ -154,7 +155,9 @@ class Store:
         return self._files.path.is_dir()
 
     def get(self, prefix: str) -> Run:
-        """The run whose id starts with `prefix`."""
+        """The run whose id starts with `prefix`; `last` is the newest run."""
+        if prefix == NEWEST:
+            return self._newest()
         found = [name for name in self._files.names() if name.startswith(prefix)] if may_be_id(prefix) else []
         runs = [run for name in found if (run := self._files.maybe_run(name)) is not None]
         if len(runs) == 1:
@@ -168,8 +171,17 @@ class Store:
         )
 
     def has(self, prefix: str) -> bool:
-        """Whether any id starts with `prefix`."""
-        return any(name.startswith(prefix) for name in self._files.names())
+        """Whether any id starts with `prefix`, or there is a newest run."""
+        return any(prefix == NEWEST or name.startswith(prefix) for name in self._files.names())
+
+    def _newest(self) -> Run:
+        runs = self.runs(limit=1)
+        if not runs:
+            raise UsageError(
+                f"no run is stored in '{self.folder}'",
+                remedy="measure first, or use --store for another folder",
+            )
+        return runs[0]
 
     def answer(self, run: Run) -> Any:
         """The saved answer of a run."""

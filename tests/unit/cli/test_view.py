@@ -5,6 +5,7 @@ import pytest
 from inferometer.base.answer_file import to_json, write
 from inferometer.cli.main import main
 from inferometer.report.saved import to_csv, to_html, to_junit, to_markdown
+from inferometer.store.store import open_store
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 RESULT = sample_result()
@@ -67,6 +68,15 @@ def test_quiet_prints_no_names(saved, capsys):
     assert main(["view", str(saved), "-q"]) == 0
     assert capsys.readouterr().out == ""
     assert saved.with_suffix(".html").exists()
+
+
+def test_last_is_the_newest_stored_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INFEROMETER_STORE", "store")
+    open_store(None).add(sample_result(), ("measure",))
+    assert main(["view", "last"]) == 0
+    assert capsys.readouterr().out == "run-last.html\n"
+    assert (tmp_path / "run-last.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,16 @@ def test_a_prefix_identifies_a_run(store: Store) -> None:
         store.get("1111")
 
 
+def test_last_is_the_newest_run(store: Store) -> None:
+    assert not store.has("last")
+    with pytest.raises(UsageError, match="no run is stored"):
+        store.get("last")
+    newest = plant(store, "1111aaaa", started_at="2026-11-05T10:00:00+00:00")
+    plant(store, "2222bbbb", started_at="2026-11-04T10:00:00+00:00")
+    assert store.has("last")
+    assert store.get("last") == newest
+
+
 def test_tags_and_removal(store: Store) -> None:
     run = plant(store, "1111aaaa", tags=("old",))
     assert store.runs() == [run]
