@@ -1,0 +1,1 @@
+"""Readers of recordings of tasks, one module for each format."""
