@@ -20,9 +20,9 @@ dispersion, which is the variance of the sections relative to that of independen
 against the fitted curve: a queue whose memory exceeds a run only shows there. Loads follow each other without a pause,
 so neighbouring runs share the queue between them (`CARRIED`).
 
-The dispersion of a run must not depend on its own luck. A run in which the queue happened to be long varies more; if it
-counted less for that, the limit would be too high on average. Dispersions are therefore a function of the load, fitted
-to all runs.
+The dispersion of a run must not depend on chance events in that run. A run in which the queue happened to be long
+varies more; if it counted less for that, the limit would be too high on average. Dispersions are therefore a function
+of the load, fitted to all runs.
 
 The tail. If few requests are beyond the limit, more are beyond the midpoint between a quick request and the limit, and
 they carry information that the few cannot. The two shares are related at all loads by half = share ** tail: the tail is

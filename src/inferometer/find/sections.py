@@ -2,7 +2,7 @@
 
 Sections use the time at which a request was due, not the time at which it ended, so requests in flight belong to their
 section. Most of those have waited for longer than the limit and are beyond it; the most recent requests of a run are
-left out. If a run is too short for that, the share of requests in flight that counts as beyond the limit is that of the
+left out. If a run is too short for that, a share of the requests in flight counts as beyond the limit: that of the
 answered requests with at least the same duration (Kaplan-Meier estimate). The time to first token of a stream is only
 known at its end, so the longest time from a first token to the end is waited for as well; if a run is too short for
 that, unfinished streams are ignored.

@@ -93,7 +93,7 @@ class FlowVisit:
 
 
 MakeVisit = Callable[[int], Any]
-"""Creates the visit with this number: a generator, or an async one, of calls and pauses. Must be picklable."""
+"""Creates the visit with this number: a generator, or an async generator, of calls and pauses. Must be picklable."""
 
 
 def _filled(value: Any, answers: Mapping[str, Any]) -> Any:

@@ -2,8 +2,8 @@
 
 A trial running on another server closes its candidate. In the forecasts it only reduces the uncertainty: its figures
 are assumed to be those forecast (a constant liar whose lie is the forecast). On 40 simulated landscapes with four
-servers this took 2 to 4 % less time than only closing the candidate, with results as good; using the lie in the whole
-fit made no significant difference, and costs a second fit.
+servers this took 2 to 4 % less time than only closing the candidate, with equally good results; using the assumed
+figures in the whole fit made no significant difference, and costs a second fit.
 """
 
 from dataclasses import dataclass, field, replace
