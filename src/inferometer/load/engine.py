@@ -345,7 +345,7 @@ class Engine:
             sequence, started, tokens, prompt_tokens, stamps,
         )  # fmt: skip
         position += ROW_BYTES
-        ring.position = position if position != ring.stop else self._stopped(position, sends_next=False)
+        ring.position = position if position != ring.stop else self._stopped(position, slot, sends_next=False)
         ring.written += 1
         self._busy[slot] = False
         if status:
@@ -375,7 +375,7 @@ class Engine:
             due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
         )  # fmt: skip
         position += ROW_BYTES
-        ring.position = position if position != ring.stop else self._stopped(position, sends_next=True)
+        ring.position = position if position != ring.stop else self._stopped(position, slot, sends_next=True)
         ring.written += 1
         steps[slot] = step = self._step
         following = step + self._stride
@@ -383,7 +383,7 @@ class Engine:
         due[slot] = now = clock()
         return step, now
 
-    def _stopped(self, position: int, *, sends_next: bool) -> int:
+    def _stopped(self, position: int, slot: int, *, sends_next: bool) -> int:
         """Return the position of the next row, now that the ring's `stop` is reached by a row that is not counted yet;
         `sends_next` if the slot's next request follows without `_send`."""
         return FIRST_BYTE

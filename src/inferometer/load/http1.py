@@ -89,6 +89,12 @@ class Http1Link(SocketLink):
                 request = with_line(request, self._trace) if self._trace else request
         connection.send(request, now_ns)
 
+    def read_reply(self, slot: int, step: int) -> None:
+        """Read the reply to the slot's next request, which follows without `send`."""
+        assert self.replies is not None
+        self.replies.expect(slot)
+        self._connections[slot].expect(step)
+
     def _grow(self, slots: int) -> None:
         while len(self._connections) < slots:
             self._connections.append(_Connection(self, len(self._connections)))
@@ -228,6 +234,9 @@ class _Connection(SocketConnection):
     def heard(self) -> int:
         return self._decoder.received if self._is_open and self._request is not None else 0
 
+    def expect(self, step: int) -> None:
+        self.step, self._decoder.keep = step, True
+
     # --- sending
 
     def send(self, request: Request, now_ns: int) -> None:
@@ -314,10 +323,29 @@ class _Connection(SocketConnection):
             and reading.takes(buffer, begin, length - 2, now)
         ):
             decoder.received += length  # the usual case of a stream: one event like the previous one
-        else:
+        elif self.step < 0 or self._link.reader is not None or not self._takes_checked(length, now):
             self._take(length, now)
         if self._pending is not None:
             self._receive_pending()
+
+    def _takes_checked(self, length: int, now_ns: int) -> bool:
+        """Take a complete reply like the previous one, and check its answer; return whether it was one."""
+        decoder, link = self._decoder, self._link
+        body = decoder.maybe_body(self._buffer, length)
+        if body is None or self._request is None or link.conversations is not None:
+            return False
+        assert link.replies is not None
+        size = decoder.last_header("inference-header-content-length")
+        status, text = link.replies.judge_http(self._slot, self.step, now_ns, body, size)
+        if status:
+            link.explain(status, text)
+        checked = 0 if status else link.verdict(self._slot)
+        self._replies += 1
+        self._request = None
+        link.finish(
+            self._slot, status, self._sent_ns, self._wrote_ns, now_ns, now_ns, length, checked=checked
+        )
+        return True
 
     def _take(self, length: int, now_ns: int) -> None:
         """Handle received bytes. Reading the start or end of a stream takes many times as long as an event in between.

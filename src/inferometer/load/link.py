@@ -189,6 +189,10 @@ class Replies:
     def end_check(self) -> None:
         self._judges_next, self.reads_next = False, not self.is_sampled
 
+    def expect(self, slot: int) -> None:
+        """Check the answer to the slot's next request, which its link sends itself."""
+        self._verdicts[slot], self._checked[slot] = NO_VERDICT, False
+
     def wants(self, slot: int) -> bool:
         """Return whether the reply to the slot's next request will be read."""
         if self._judges_next:
@@ -309,6 +313,7 @@ class ReplyReading(Protocol):
     reads_next: bool  # `wants` is to be asked about the next request
     keeps_answers: bool  # readers of text must keep the answer
 
+    def expect(self, slot: int) -> None: ...
     def wants(self, slot: int) -> bool: ...
     def judge_http(
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None

@@ -3,7 +3,8 @@
 The gaps between the requests of a sample are drawn in advance. In a closed load every request, after the first ones,
 follows the end of an earlier request, so the engine need not count requests one by one: it is called at the row after
 which the next request of a sample is sent (`stop` of the ring). Until then requests take exactly the path of an engine
-without samples. Then all slots become unsteady, so that `_send` sends the next request.
+without samples. Then the link marks the slot, whose next request takes that path, too; or, if the sample needs another
+request, all slots become unsteady one row earlier, so that `_send` sends the next request.
 
 In all other loads, and while slots of a closed load pause, `_send` counts each request. There a sample chosen by rows
 would be biased: if many requests end together and many are sent later, only the first of these could be in the sample.
@@ -42,6 +43,9 @@ class RequestSample(NamedTuple):
     gaps: SampleGaps
     begin: Callable[[int, int], None]  # (slot, step): called before the send
     end: Callable[[], None]  # called after it
+    mark: Callable[[Any, int, int], None] | None = (
+        None  # (link, slot, step): enough, if the link itself sends it
+    )
 
 
 class SampledEngine(Engine):
@@ -52,11 +56,13 @@ class SampledEngine(Engine):
         self._next = [sample.gaps.next() for sample in samples]  # number of the next request of each sample
         self._number = min(self._next)  # the lowest of them
         self._left = self._number  # requests before that one, while they are counted
-        self._far = NEVER  # otherwise the number of rows at which counting begins again
+        self._far = NEVER  # otherwise the number of rows after which one more comes before it
+        self._is_marked = False  # the link can mark that request
         self._begun: list[RequestSample] = []  # samples of the request that is being sent
         self._follows = False  # the plan sends a request after each row, unless a slot pauses
         self._begun_rows = 0  # rows when the plan began: until there are more, its first requests are sent
         self._steady: list[bool] | None = None  # which slots are steady, while all pretend not to be
+        self._is_marked = all(sample.mark is not None for sample in self._drawn())
         super().__init__(**given)
         self._send_usual = self._send
         self._send = self._send_counted
@@ -86,17 +92,47 @@ class SampledEngine(Engine):
         self._be_steady()
 
     def _aim(self, position: int, written: int) -> None:
-        self._ring.stop = min(self._ring.end, position + (self._far - written) * ROW_BYTES)
+        rows = self._far + self._is_marked - written
+        self._ring.stop = min(self._ring.end, position + rows * ROW_BYTES)
 
-    def _stopped(self, position: int, *, sends_next: bool) -> int:
+    def _stopped(self, position: int, slot: int, *, sends_next: bool) -> int:
         ring, written = self._ring, self._ring.written + 1
         if position == ring.end:
             position = FIRST_BYTE
-        if written < self._far:
+        if written < self._far + self._is_marked:
+            self._aim(position, written)
+        elif self._is_marked and sends_next:
+            self._mark(slot, position, written)
+        else:
+            self._count(0 if sends_next or self._is_marked else 1)
+        return position
+
+    def _mark(self, slot: int, position: int, written: int) -> None:
+        """Take the request that follows this row, without counting."""
+        for sample in self._drawn():
+            assert sample.mark is not None
+            sample.mark(self.link, slot, self._step)
+        self._draw()
+        if self._left:
+            self._far = written + self._left
             self._aim(position, written)
         else:
-            self._count(0 if sends_next else 1)
-        return position
+            self._count(0)
+
+    def _drawn(self) -> list[RequestSample]:
+        """Return the samples that the next request of any belongs to."""
+        number = self._number
+        return [sample for sample, own in zip(self._samples, self._next, strict=True) if own == number]
+
+    def _draw(self) -> None:
+        """Draw the next request of every sample that the current one belongs to."""
+        number = self._number
+        for index, sample in enumerate(self._samples):
+            if self._next[index] == number:
+                self._next[index] += 1 + sample.gaps.next()
+        self._number = min(self._next)
+        self._left = self._number - number - 1
+        self._is_marked = all(sample.mark is not None for sample in self._drawn())
 
     def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
         if self._steady is not None:
@@ -142,14 +178,10 @@ class SampledEngine(Engine):
     def _begin_samples(self, slot: int, step: int) -> None:
         if self._begun:  # sent while another one is: that failed at once
             self._end_samples()
-        number = self._number
-        for index, sample in enumerate(self._samples):
-            if self._next[index] == number:
-                self._next[index] += 1 + sample.gaps.next()
-                sample.begin(slot, step)
-                self._begun.append(sample)
-        self._number = min(self._next)
-        self._left = self._number - number - 1
+        for sample in self._drawn():
+            sample.begin(slot, step)
+            self._begun.append(sample)
+        self._draw()
 
     def _end_samples(self) -> None:
         for sample in self._begun:

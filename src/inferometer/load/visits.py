@@ -167,6 +167,9 @@ class VisitMessages(Sequence[bytes]):
 
     # --- replies
 
+    def expect(self, slot: int) -> None:
+        """Do nothing: all replies are read."""
+
     def wants(self, slot: int) -> bool:
         return True
 

@@ -110,6 +110,10 @@ def _maybe_replies(job: Job, spool: Spool | None, requests: Sequence[Request]) -
     return Replies(checker, spool, job.wiring.outputs, shown=shown, judge=judge, judges_all=judges_all)
 
 
+def _read_reply(link: Http1Link, slot: int, step: int) -> None:
+    link.read_reply(slot, step)
+
+
 def _engine_class(job: Job, replies: Replies | None) -> Callable[..., Engine]:
     """Return the engine, or one that takes the samples of the job."""
     share = 1.0 if job.checks is None else job.checks.share
@@ -119,9 +123,8 @@ def _engine_class(job: Job, replies: Replies | None) -> Callable[..., Engine]:
 
     samples = []
     if replies is not None and share < 1:
-        samples.append(
-            RequestSample(SampleGaps(share, job.first_step), replies.begin_check, replies.end_check)
-        )
+        gaps, mark = SampleGaps(share, job.first_step), _read_reply if job.wiring.protocol == "http" else None
+        samples.append(RequestSample(gaps, replies.begin_check, replies.end_check, mark))
     if job.trace_share is None:
         return partial(SampledEngine, samples=samples)
     from inferometer.load.traced import TracedEngine

@@ -10,6 +10,7 @@ tensor servers, the JSON is an object with the values of each output.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
@@ -39,7 +40,7 @@ class AnswerJudge:
 
     def __init__(self, checks: AnswerChecks, requests: Sequence[bytes | memoryview]) -> None:
         if not checks.is_text:
-            from inferometer.model import numbers  # noqa: F401 - imports numpy now, not at the first check under load
+            _numbers()  # now, not at the first check under load
         self.is_text = checks.is_text
         self._checks = checks
         self._requests = requests
@@ -222,15 +223,23 @@ def _body(request: bytes | memoryview) -> bytes:
 
 
 def _values(datatype: str, data: bytes) -> list[Any]:
-    from inferometer.model.numbers import DATATYPES, decode
-
-    if datatype == "JSON" or datatype not in DATATYPES:
+    numbers = _numbers()
+    if datatype == "JSON" or datatype not in numbers.DATATYPES:
         return [data.decode("utf-8", "replace")]
     try:
-        found = decode(datatype, data)
+        found: list[Any] = numbers.decode(datatype, data)
     except ValueError as error:
         raise PeerError(f"an output is not {datatype}: {error}") from None
-    return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in found]
+    if datatype != "BYTES":
+        return found
+    return [one.decode("utf-8", "replace") for one in found]
+
+
+@cache
+def _numbers() -> Any:
+    from inferometer.model import numbers  # imports numpy, which checks of text do not need
+
+    return numbers
 
 
 # --- similarity

@@ -149,20 +149,27 @@ def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[st
         raise PeerError(f"cannot read the reply: {error!r}") from error
 
 
+@cache
+def _json_reader() -> tuple[Any, Any]:
+    """Import what reads a reply, once: even later an import costs more than the function that it is for."""
+    import json  # workers load it, and numpy, only if they read replies
+
+    from inferometer.model import numbers
+
+    return json.loads, numbers
+
+
 def _http_rows(body: bytes | bytearray, header_length: str | None) -> Iterator[tuple[Any, bytes]]:
     """Yield the description of each output that is not in shared memory, and its data."""
-    import json  # imported here, like numpy: workers load neither until they read a reply
-
-    from inferometer.model.numbers import encode, flat
-
+    decode, numbers = _json_reader()
     length = len(body) if header_length is None else int(header_length)
-    for row in json.loads(body[:length])["outputs"]:
+    for row in decode(body[:length])["outputs"]:
         parameters = row.get("parameters") or {}  # some servers send null
         size = parameters.get("binary_data_size")
         if "shared_memory_region" in parameters:
             continue
         if size is None:
-            yield row, encode(row["datatype"], flat(row["data"]))
+            yield row, numbers.encode(row["datatype"], numbers.flat(row["data"]))
         else:
             yield row, bytes(body[length : length + size])
             length += size

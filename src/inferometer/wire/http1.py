@@ -170,6 +170,16 @@ class ReplyDecoder:
         """Return whether a reply like the last reply has a body to keep, within the limit."""
         return length == self.expected_size and length - len(self.expected_start) <= self.limit
 
+    def maybe_body(self, data: bytearray, length: int) -> bytearray | None:
+        """Return the body of data[:length] if that is a complete reply like the last one, which is not decoded then."""
+        if self.received or not self._keeps_expected(length) or not data.startswith(self.expected_start):
+            return None
+        return data[len(self.expected_start) : length]
+
+    def last_header(self, name: str) -> str | None:
+        """Return the value of a header of the last reply of known length."""
+        return None if self._last_head is None else self._last_head.get(name)
+
     def whole_chunk(self, data: bytearray | bytes, length: int) -> int:
         """Return where the content begins if data[:length] is one whole chunk and no partial data is pending, as for
         most events of a stream; otherwise 0. The chunk is not consumed."""

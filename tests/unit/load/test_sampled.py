@@ -37,13 +37,16 @@ class Drawn(SampleGaps):
 class Sampled:
     """A sampled engine on a fake server; `places` has the numbers of the requests of each sample."""
 
-    def __init__(self, script: Any, *shares: float, steps: int = 8, ring_rows: int = 1000) -> None:
+    def __init__(
+        self, script: Any, *shares: float, steps: int = 8, ring_rows: int = 1000, can_mark: bool = False
+    ) -> None:
         self.clock = FakeClock()
         self.server = FakeServer(script)
         self.gaps = [Drawn(share, seed) for seed, share in enumerate(shares)]
         self.places: list[list[int]] = [[] for _ in shares]
         self.steps: Counter[int] = Counter()
-        self.counted = self.ended = 0
+        self.counted = self.ended = self.marked = 0
+        self.can_mark = can_mark
         ring = RingWriter(new_cells())
         ring.end = ring.stop = FIRST_BYTE + ring_rows * ROW_BYTES
 
@@ -78,7 +81,13 @@ class Sampled:
         def end() -> None:
             self.ended += 1
 
-        return RequestSample(self.gaps[number], begin, end)
+        def mark(link: Any, slot: int, step: int) -> None:
+            assert link is self.network
+            self.marked += 1
+            self.places[number].append(self.server.number)
+            self.steps[step] += 1
+
+        return RequestSample(self.gaps[number], begin, end, mark if self.can_mark else None)
 
     def run(self, plan: Any, requests: int) -> None:
         self.engine.apply(plan, self.clock())
@@ -101,20 +110,27 @@ PLANS = {
 }
 
 
+@pytest.mark.parametrize("can_mark", [False, True])
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_the_sample_is_what_was_drawn(plan: Any) -> None:
-    sampled = Sampled(uneven, 0.02, 0.05)
+def test_the_sample_is_what_was_drawn(plan: Any, can_mark: bool) -> None:
+    sampled = Sampled(uneven, 0.02, 0.05, can_mark=can_mark)
     sampled.run(plan, 10_000)
     for places, gaps in zip(sampled.places, sampled.gaps, strict=True):
         assert len(places) > 150
         assert places == gaps.numbers[: len(places)]
-    assert sampled.ended == sum(map(len, sampled.places))
+    assert (sampled.marked > 0) == (
+        can_mark and isinstance(plan, Closed) and plan == Closed(plan.concurrency)
+    )
+    assert sampled.marked + sampled.ended == sum(map(len, sampled.places))
 
 
 @pytest.mark.parametrize("plan", [Closed(1), Closed(40), Closed(8, count=20_000)], ids=str)
-def test_a_closed_load_counts_hardly_any_request(plan: Any) -> None:
-    sampled = Sampled(uneven, 0.01)
+@pytest.mark.parametrize("can_mark", [False, True])
+def test_a_closed_load_counts_hardly_any_request(plan: Any, can_mark: bool) -> None:
+    sampled = Sampled(uneven, 0.01, can_mark=can_mark)
     sampled.run(plan, 20_000)
+    if can_mark and plan.count is None:
+        assert sampled.counted < 40 + plan.concurrency
     assert 140 < len(sampled.places[0]) < 270
     assert sampled.counted < 3 * len(sampled.places[0]) + plan.concurrency
 
@@ -130,21 +146,23 @@ def test_the_sample_is_the_same_however_the_load_changes() -> None:
     assert len(late) > 150
 
 
-def test_no_request_is_missed_in_a_server_that_answers_in_rounds() -> None:
+@pytest.mark.parametrize("can_mark", [False, True])
+def test_no_request_is_missed_in_a_server_that_answers_in_rounds(can_mark: bool) -> None:
     """Eight requests are answered at once, and the data has eight: each slot always sends the same one."""
-    sampled = Sampled(lambda number, _: Reply(MS), 0.02)
+    sampled = Sampled(lambda number, _: Reply(MS), 0.02, can_mark=can_mark)
     sampled.run(Closed(8), 20_000)
     assert len(sampled.steps) == 8
     assert min(sampled.steps.values()) > 0.5 * max(sampled.steps.values())
 
 
-def test_slots_that_pause_keep_the_sample() -> None:
+@pytest.mark.parametrize("can_mark", [False, True])
+def test_slots_that_pause_keep_the_sample(can_mark: bool) -> None:
     def script(number: int, _: int) -> Reply:
         if number % 11 == 3:
             return Reply(MS, status=status.CONNECT, is_unsent=number % 2 == 0)
         return uneven(number, _)
 
-    sampled = Sampled(script, 0.05)
+    sampled = Sampled(script, 0.05, can_mark=can_mark)
     sampled.run(Closed(8), 5000)
     assert sampled.places[0] == sampled.gaps[0].numbers[: len(sampled.places[0])]
     assert len(sampled.places[0]) > 150
