@@ -98,7 +98,7 @@ def _outcome_of_comparison(answer: "Comparison | RegressionCheck") -> str:
 
 
 def _outcome_of_twin(answer: "Twin") -> str:
-    return _of_ruling(answer.ruling) if answer.forecasts else ""
+    return _of_ruling(answer.ruling) if answer.is_check else ""
 
 
 def _outcome_of_ruling(answer: "Diagnosis | Interference | CapacityPlan") -> str:

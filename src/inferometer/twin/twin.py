@@ -275,6 +275,11 @@ class Twin(Answer):
         return WITHIN_TEXT if any(model.text is not None for model in self.models) else WITHIN
 
     @property
+    def is_check(self) -> bool:
+        """Whether it is the answer of a check, whose ruling counts."""
+        return self.command == f"{COMMAND} check"
+
+    @property
     def ruling(self) -> Ruling:
         """Rule whether any prediction is off by more than that; one inconclusive figure leaves it open."""
         found = [row.misses(name, most) for row in self.forecasts for name, most in self.within.items()]

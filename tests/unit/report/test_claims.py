@@ -125,7 +125,13 @@ def test_compare(percent, condition):
     outcomes = judge(gates, (contrast,), variants)
     found = replace(made, gates=outcomes)
     assert found.exit_code == CODES["compare --fail-if"][OUTCOMES[found.outcome]]
-    words, _ = verdict(found)
+    words, tone = verdict(found)
+    assert (tone is Tone.BAD) == (found.outcome == "regression") == words.startswith("Regression")
+    is_open = words.startswith("Inconclusive")
+    assert (tone is Tone.WARNING) >= is_open
+    if gates:
+        assert is_open == (found.outcome == "inconclusive")
+        assert (tone is Tone.WARNING) == (is_open or "slower" in words)
     assert percent.limits is None or not ABSURD.search(words)
     suite = ElementTree.fromstring(to_junit(found))
     for ruling, count in ((SHOWN, "failures"), (INCONCLUSIVE, "skipped")):
@@ -153,7 +159,12 @@ def test_gate(noise, spread):
     found = judged(RunsToJudge("measure", "m", "host", (histories[0],), (histories[1],)))
     (judgement,) = found.judgements
     assert found.exit_code == CODES["gate"][OUTCOMES[found.outcome]]
-    words = document(found).verdict
+    made = document(found)
+    words = made.verdict
+    assert (
+        made.tone is {"regression": Tone.BAD, "fine": Tone.GOOD, "inconclusive": Tone.WARNING}[found.outcome]
+    )
+    assert words.startswith("Inconclusive") == (found.outcome == "inconclusive")
     if found.outcome == "fine":
         stated = re.search(r"no regression of ([\d.]+) % or more", words)
         assert float(stated[1]) >= max(-judgement.percent.low, abs(judgement.visible_percent))
@@ -193,6 +204,7 @@ def test_an_slo_is_decided_by_the_whole_interval(ends, note, is_known):
         assert not is_known or low < 20 <= high or note is not None
         assert made.verdict.startswith("Undecided")
     assert (made.tone is Tone.BAD) == (code == codes[SHOWN])
+    assert (made.tone is Tone.WARNING) >= (code == codes[INCONCLUSIVE])
     assert (made.tone is Tone.GOOD) <= (code == codes[NOT_SHOWN])
     suite = ElementTree.fromstring(to_junit(result))
     counted = {SHOWN: "failures", INCONCLUSIVE: "skipped"}
@@ -243,6 +255,7 @@ def test_a_class_of_a_scenario_is_judged_in_every_phase_by_its_whole_interval(p9
         assert said.groups() == CLASS_WORDS[kept]
     assert (made.tone is Tone.BAD) == (ruling == SHOWN)
     assert (made.tone is Tone.GOOD) <= (ruling == NOT_SHOWN)
+    assert (made.tone is Tone.WARNING) >= (ruling == INCONCLUSIVE)
     suite = ElementTree.fromstring(to_junit(result))
     rows = list(itertools.chain.from_iterable(verdicts.values()))
     assert suite.get("failures") == str(rows.count("broken"))
@@ -270,8 +283,20 @@ def test_twin_check(ends, is_known):
     assert ruling_code(found.ruling) == CODES["twin check"][found.ruling]
     assert ("Inconclusive" in made.verdict) == (found.ruling == INCONCLUSIVE)
     assert ("Off by more than" in made.verdict) == (found.ruling == SHOWN)
-    assert (made.tone is Tone.GOOD) <= (found.ruling == NOT_SHOWN)
+    assert (made.tone is Tone.BAD) == (found.ruling == SHOWN)
+    assert (made.tone is Tone.WARNING) == (found.ruling == INCONCLUSIVE)
     assert not ABSURD.search(made.verdict)
+
+
+def test_a_twin_check_without_a_measured_figure_is_inconclusive():
+    base = sample_twin()
+    rows = tuple(replace(row, measured={}, ends={}) for row in base.forecasts)
+    found = replace(base, command="twin check", forecasts=rows)
+    made = document(found)
+    assert ruling_code(found.ruling) == CODES["twin check"][INCONCLUSIVE]
+    assert made.verdict.startswith("Inconclusive")
+    assert made.tone is Tone.WARNING
+    assert document(replace(found, command="twin predict")).tone is Tone.PLAIN
 
 
 @pytest.mark.parametrize(
@@ -496,13 +521,17 @@ def test_find_claims_only_what_the_loads_show(judged):
     value = max((row.load for row in rows if row.verdict == "kept" and row.load in kept), default=0.0)
     finding = Finding("p99<5ms", "request_rate", value, value, None, "p99", 0.0, 0.95, rows)
     found = replace(sample_result(), finding=finding)
-    verdict = document(found).verdict
+    made = document(found)
+    verdict = made.verdict
     lightest = rows[0].verdict if rows else "undecided"
     ruling = SHOWN if value else NOT_SHOWN if lightest == "broken" else INCONCLUSIVE
     assert find_code(found) == CODES["find"][ruling]
     assert ("up to" in verdict.partition(";")[0]) <= (ruling == SHOWN)
     assert ("is not met at any load" in verdict) == (ruling == NOT_SHOWN)
     assert ("is undecided" in verdict) == (ruling == INCONCLUSIVE)
+    assert (made.tone is Tone.BAD) == (ruling == NOT_SHOWN)
+    assert (made.tone is Tone.WARNING) >= (ruling == INCONCLUSIVE)
+    assert (made.tone is Tone.GOOD) <= (ruling == SHOWN)
 
 
 NEEDED = st.one_of(

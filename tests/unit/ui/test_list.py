@@ -121,7 +121,7 @@ UNDECIDED_GATE = GateOutcome("p99 > +5%", "new", INCONCLUSIVE, "too wide")
         ("diagnose", sample_diagnosis(), True),
         ("interfere", sample_interference(), True),
         ("capacity", sample_capacity(), True),
-        ("twin", sample_twin(), True),
+        ("twin", replace(sample_twin(), command="twin check"), True),
     ],
 )
 def test_an_inconclusive_answer_has_its_badge_also_where_that_is_allowed(kept, command, answer, is_ruled):

@@ -184,7 +184,9 @@ def verdict(comparison: Comparison) -> tuple[str, Tone]:
         return _sentence(f"Inconclusive: {_undecided(comparison)}"), Tone.WARNING
     speeds = [speed_of(contrast) for contrast in comparison.contrasts]
     words, caveat = _speeds(comparison, speeds), _caveat(comparison)
-    if comparison.gates:
+    if comparison.gates and words.startswith("Inconclusive"):
+        words = f"No condition of --fail-if is met; {words[0].lower()}{words[1:]}"
+    elif comparison.gates:
         words += "; no condition of --fail-if is met"
     return _sentence(f"{words}, {caveat}" if caveat else words), _tone(comparison, speeds, caveat)
 
@@ -195,13 +197,13 @@ def _sentence(words: str) -> str:
 
 def _tone(comparison: Comparison, speeds: Sequence[Speed], caveat: str) -> Tone:
     kinds = {speed.kind for speed in speeds}
-    if (
-        caveat
-        or kinds & {SLOWER, MIXED, INCONCLUSIVE}
-        or any(not contrast.levels for contrast in comparison.contrasts)
-    ):
+    has_levels = all(contrast.levels for contrast in comparison.contrasts)
+    if caveat or kinds & {SLOWER, MIXED} or not has_levels:
         return Tone.WARNING
-    return Tone.GOOD if FASTER in kinds or comparison.gates else Tone.PLAIN
+    if INCONCLUSIVE in kinds and not comparison.gates:
+        return Tone.WARNING
+    is_good = FASTER in kinds or (comparison.gates and INCONCLUSIVE not in kinds)
+    return Tone.GOOD if is_good else Tone.PLAIN
 
 
 def _of(comparison: Comparison, outcome: str) -> tuple[GateOutcome, str, Speed | None]:

@@ -21,7 +21,7 @@ from inferometer.report.document import (
 from inferometer.report.documents.levels import few_words, rate_axis, time_axis
 from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words
-from inferometer.twin.twin import COMMAND, FIRST_P99, THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
+from inferometer.twin.twin import FIRST_P99, THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
 
 TAIL = "p99"
 CONFIDENCE = "90 %"  # of every interval of this report
@@ -83,6 +83,8 @@ def _verdict(twin: Twin) -> str:
             f"Predictions miss {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} "
             f"figures are inside their {CONFIDENCE} interval.{_ruling_words(twin)}"
         )
+    if twin.is_check:
+        return "Inconclusive: no load has both a prediction and a measurement."
     if not twin.forecasts:
         return "No prediction was requested."
     last = twin.forecasts[-1]
@@ -91,7 +93,7 @@ def _verdict(twin: Twin) -> str:
 
 def _ruling_words(twin: Twin) -> str:
     """Name the figures of a check whose error is, or may be, larger than that of a good prediction."""
-    if not _is_check(twin) or twin.ruling == NOT_SHOWN:
+    if not twin.is_check or twin.ruling == NOT_SHOWN:
         return ""
     rows = [
         f"{_name(name)} at {row.part.text} (by {percent_words(percent)})"
@@ -106,10 +108,6 @@ def _ruling_words(twin: Twin) -> str:
     return (
         f" Inconclusive whether a prediction is off by more than {limits}: {named}; measure longer with -d."
     )
-
-
-def _is_check(twin: Twin) -> bool:
-    return twin.command == f"{COMMAND} check"
 
 
 def _prediction_words(row: LoadForecast, unit: str) -> str:
@@ -141,13 +139,15 @@ def _where(row: LoadForecast) -> str:
 
 def _tone(twin: Twin) -> Tone:
     inside, count = _covered(twin)
+    if twin.is_check and twin.ruling != NOT_SHOWN:
+        return Tone.BAD if twin.ruling == SHOWN else Tone.WARNING
     if not count:
         return Tone.PLAIN
-    if _is_check(twin) and twin.ruling != NOT_SHOWN:
-        return Tone.WARNING
     within = twin.within.items()
     is_near = all(all(error <= most for error in _errors(twin, name)) for name, most in within)
-    return Tone.GOOD if is_near and inside >= COVERED * count else Tone.WARNING
+    if is_near and inside >= COVERED * count:
+        return Tone.GOOD
+    return Tone.PLAIN if twin.is_check else Tone.WARNING
 
 
 def _cards(twin: Twin) -> Iterator[Figure]:
