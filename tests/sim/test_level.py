@@ -471,6 +471,17 @@ def test_a_stream_in_progress_is_not_silence(rig, level_settings):
     assert not level.remarks
 
 
+def test_an_end_that_is_read_late_does_not_shorten_a_count(rig, level_settings):
+    """The first of three streams ends after 1 ms, which is read only after the others, 20 ms later, have ended."""
+    times = (NS_PER_MS,)
+    first = Reply(NS_PER_MS, responses_ns=times, unread_ns=5 * NS_PER_S)
+    made = rig(lambda number, sent: first if number == 0 else Reply(10 * NS_PER_MS, responses_ns=times))
+    found = measure_level(
+        made.instrument, level_settings(window_count=3, is_whole=True), closed(2, 3)
+    ).measurement
+    assert (found.request_count, found.duration_ns) == (3, 20 * NS_PER_MS)
+
+
 def test_a_pause_of_a_schedule_is_not_silence(rig, level_settings, constant):
     plan = Open(Listed((0, 200 * NS_PER_S)), count=2)
     level = measure_level(

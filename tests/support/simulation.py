@@ -41,6 +41,7 @@ class Reply:
     status: int = outcome.OK
     received: int = 100
     responses_ns: tuple[int, ...] = ()  # arrival times of the responses of a stream, after the send
+    unread_ns: int = 0  # from the end until it is read, as of a stream whose connection stays open
     is_unsent: bool = False  # the send itself fails, as without a route or a free descriptor
 
 
@@ -115,7 +116,7 @@ class _FakeNetwork:
             return
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
-        heappush(self._ends, (end_ns, order, slot))
+        heappush(self._ends, (end_ns + reply.unread_ns, order, slot))
         for number, after_ns in enumerate(reply.responses_ns, start=1):
             heappush(self._responses, (now_ns + after_ns, order, slot, number))
 
@@ -182,7 +183,8 @@ class _FakeNetwork:
             self._explain(reply.status, f"scripted {outcome.kind(reply.status)}")
         if reply.responses_ns:
             times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
-            self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+            end_ns = now_ns - reply.unread_ns
+            self._finish(slot, reply.status, sent_ns, sent_ns, times[0], end_ns, 100, len(times), times)
         elif reply.status in outcome.NOT_SENT:
             self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
         elif reply.status:

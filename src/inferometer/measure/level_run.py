@@ -163,7 +163,7 @@ class LevelRun:
             inside, self._rest = self._cut(count - self._open.ended_count)
             self._take(inside)
             if self._open.ended_count >= count:
-                return int(inside.end_ns[-1])
+                return max(self._last_end_ns, int(inside.end_ns[-1]))
             if self._is_finished and self._last_end_ns:
                 return self._last_end_ns
             is_over = self._liveness.is_given_up or self._is_finished
@@ -224,7 +224,8 @@ class LevelRun:
         if not len(records):
             return
         self._classes.take(records)
-        self._last_end_ns = int(records.end_ns[-1])
+        # The end of a stream may be read long after its last data: a later block can have an earlier end.
+        self._last_end_ns = max(self._last_end_ns, int(records.end_ns[-1]))
         if self._timing is not None:
             self._timing.add(records)
         self._liveness.add(records)

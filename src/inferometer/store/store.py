@@ -179,7 +179,7 @@ class Store:
         if not runs:
             raise UsageError(
                 f"no run is stored in '{self.folder}'",
-                remedy="measure first, or use --store for another folder",
+                remedy="measure first, or use {--store} for another folder",
             )
         return runs[0]
 
