@@ -67,7 +67,7 @@ class Liveness:
         without any answer between them. Time without requests does not count: a schedule may have pauses."""
         good = records.good
         if len(good):
-            self.last_good_ns = int(good.end_ns[-1])
+            self.last_good_ns = max(self.last_good_ns, int(good.end_ns[-1]))  # some are read late
             self.silent_since_ns = 0
         is_silent = (
             ~records.is_answered & (records.status != status.TIMEOUT) & (records.end_ns > self.last_good_ns)

@@ -57,7 +57,8 @@ class OutageWatch:
             not self._found or self._found[-1].recovered_ns
         ):  # fast path for the usual case
             if good.any():
-                self._last_good_ns = int(ends_ns[good][-1])
+                # A stream's end may be read long after its last data, behind later ends.
+                self._last_good_ns = max(self._last_good_ns, int(ends_ns[good][-1]))
                 self._latencies.extend(latencies_ns[good][-BEFORE:].tolist())
             return
         for end_ns, is_lost, is_good, took_ns in zip(
@@ -94,7 +95,7 @@ class OutageWatch:
         last.back_ns = last.recovered_ns = last.steady = 0
 
     def _good(self, end_ns: int, took_ns: int) -> None:
-        self._last_good_ns = end_ns
+        self._last_good_ns = max(self._last_good_ns, end_ns)
         last = self._found[-1] if self._found else None
         if last is None or last.recovered_ns:
             self._latencies.append(took_ns)

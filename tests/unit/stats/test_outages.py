@@ -37,6 +37,13 @@ def test_outage_times_are_exact_however_records_arrive():
         assert (found.lost, found.down_s, found.recovery_s) == (20, 2.1, 0.5)
 
 
+def test_an_answer_that_is_read_late_does_not_lengthen_an_outage():
+    watch = OutageWatch(start_ns=0)
+    for rows in (GOOD, [(300, 5, status.OK)], LOST[:3], [(400, 5, status.OK)], LOST[3:], BACK):
+        watch.add(*records(*rows).T)
+    assert watch.outages()[0].gone_s == 1.9
+
+
 def test_an_outage_without_an_end_has_none():
     (found,) = course(*GOOD, *LOST)
     assert found.back_s is None
