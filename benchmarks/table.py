@@ -28,7 +28,7 @@ BATCHES = {users: StreamRuns(users, batching.batching_server, batching.measure) 
 JUDGED_BATCHES = {
     # end of the name: property of a run, title, unit, target
     "tokens": ("tokens_error", "error of tokens per second", "%", 0.1),
-    "ttft": ("ttft_error_ms", "error of the TTFT (p50 or p90)", "ms", 0.33),
+    "ttft": ("ttft_error_ms", "error of the TTFT's p50", "ms", 0.33),
 }
 STREAMS = {streams: StreamRuns(streams) for streams in LENGTHS}
 

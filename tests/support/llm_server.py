@@ -19,8 +19,18 @@ from typing import Self
 
 from inferometer.observe.llm_metrics import VLLM
 from tests.support.llm_engine import AskedSequence, Engine, EngineSettings, metrics_page
-from tests.support.openai import DONE, END, LAST_CHUNK, ROLE, chunk, delta, usage
+from tests.support.openai import DONE, END, LAST_CHUNK, ROLE, chunk, event, usage
 from tests.support.servers import Act, Request, ScriptedServer, Wire, answer, answer_json
+
+# aiperf takes no event without its kind.
+_TOKEN = chunk(
+    event(
+        {
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": {"content": "a "}, "finish_reason": None}],
+        }
+    )
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -31,8 +41,8 @@ class _Asked(AskedSequence):
 class LlmServer:
     """A server of streamed chat completions. Use as a context manager. With `dialect` None it has no metrics.
 
-    With `lengths`, the server chooses the length of every answer. `GET /late` returns the median delay of its latest
-    steps in seconds.
+    With `prompt_tokens`, every prompt has that many. With `lengths`, the server chooses the length of every answer.
+    `GET /late` returns the median delay of its latest steps in seconds.
     """
 
     def __init__(
@@ -41,6 +51,7 @@ class LlmServer:
         *,
         dialect: str | None,
         answer_tokens: int = 16,
+        prompt_tokens: int | None = None,
         lengths: Callable[[], int] | None = None,
         port: int = 0,
     ) -> None:
@@ -48,6 +59,7 @@ class LlmServer:
         self._engine = Engine(settings)
         self._dialect = dialect
         self._answer_tokens = answer_tokens
+        self._prompt_tokens = prompt_tokens
         self._lengths = lengths
         self._late_s = deque[float](maxlen=1000)
         self._news = threading.Condition()
@@ -102,7 +114,9 @@ class LlmServer:
         if request.method != "POST":
             return answer_json({"error": {"message": "no such path"}}, 404)
         payload = json.loads(request.body)
-        words = len(payload["messages"][0]["content"].split())
+        content = payload["messages"][0]["content"]
+        parts = [content] if isinstance(content, str) else [part["text"] for part in content]
+        words = self._prompt_tokens or sum(len(part.split()) for part in parts)
         asked = payload.get("max_tokens", self._answer_tokens) if self._lengths is None else self._lengths()
         return lambda wire: self._answer(wire, _Asked(words, asked))
 
@@ -120,7 +134,7 @@ class LlmServer:
                 if wire.ended.is_set():
                     return
                 continue
-            wire.send(chunk(delta("a ")))
+            wire.send(_TOKEN)
         wire.send(chunk(END + usage(asked.answer, asked.prompt) + DONE) + LAST_CHUNK)
 
 

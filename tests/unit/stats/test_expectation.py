@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.trend import gated, history
 from inferometer.stats.expectation import FALSE_FAILURES, FEWEST_GOOD, Parts, expectation, good_parts
+from inferometer.stats.intervals import student_t
 from inferometer.stats.trend import TrendPoint
 from tests.support.planted_store import noisy
 from tests.support.samples import sample
@@ -96,3 +97,11 @@ def test_a_regression_of_8_percent_fails_alone_or_with_the_next_run() -> None:
     assert suspected + alone > 0.95
     assert alone > 0.7
     assert together > 0.95
+
+
+def test_the_margin_is_student_t_of_the_spread_of_a_run_around_the_mean() -> None:
+    logs = [-0.01, 0.01] * 6
+    found = expectation((history(np.array(logs)),), looks=2)
+    assert found is not None
+    error = 0.01 * math.sqrt(12 / 11) * math.sqrt(1 + 1 / 12)
+    assert found.unusual == pytest.approx(student_t(1 - FALSE_FAILURES / 2, 11) * error)

@@ -11,6 +11,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.merge import Subject, measurement, start_figures
+from inferometer.stats.series import Series
 from inferometer.stats.slo import kept
 from inferometer.stats.windows import Expense, Window, WindowRules, join_windows
 
@@ -74,6 +75,14 @@ TWO = (
 
 def test_send_rate_is_the_number_sent_over_the_elapsed_time():
     assert measured(*TWO).send_per_s == 5.0
+
+
+def test_the_lag_of_the_loop_is_that_of_its_rounds():
+    lags = Series()
+    lags.append(np.array([MS, MS, 3 * MS], dtype=np.int64))
+    client = measured(window(Request(0, 10, 30), expense=Expense(elapsed_ns=S, loop_lags_ns=lags))).client
+    assert (client.loop_lag_p50_ns, client.loop_lag_max_ns) == (MS, 3 * MS)
+    assert measured(*TWO).client.loop_lag_max_ns == 0
 
 
 def test_throughput_counts_good_requests_and_their_batch():
