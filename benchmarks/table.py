@@ -32,6 +32,12 @@ JUDGED_BATCHES = {
 }
 STREAMS = {streams: StreamRuns(streams) for streams in LENGTHS}
 
+
+def _against(rival: str, name: str) -> str:
+    """Return the name of a bar; bars against aiperf have no suffix."""
+    return name if rival == AIPERF else f"{name}-{rival}"
+
+
 BARS = (
     Bar(
         name="http-cpu-8",
@@ -167,7 +173,7 @@ BARS = (
     ),
     *(
         Bar(
-            name=f"streams-{streams}-{end}" + ("" if rival == AIPERF else f"-{rival}"),
+            name=_against(rival, f"streams-{streams}-{end}"),
             title=f"{title}, {streams:,} streams of 100 tokens/s",
             unit=unit,
             target=target,
@@ -181,7 +187,7 @@ BARS = (
     ),
     *(
         Bar(
-            name=f"batching-{users}-{end}" + ("" if rival == AIPERF else f"-{rival}"),
+            name=_against(rival, f"batching-{users}-{end}"),
             title=f"{title} in 10 s, continuous batching, answers of 32 to 96 tokens, {users} in flight",
             unit=unit,
             target=target,
