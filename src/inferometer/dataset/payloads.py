@@ -186,7 +186,7 @@ _SHAPE = 'write {"data": [{...}, {...}]} with a message or a list of messages in
 
 
 def build_messages(options: DataOptions) -> Dataset:
-    """Return the calls in the files, or one empty call if there is no file."""
+    """Read the calls from the given files. Without files, the dataset is a single empty call."""
     files = [source for source in options.sources if source not in GENERATED]
     if not files:
         return Dataset("random", (((),),))

@@ -99,8 +99,8 @@ def _rank(count: int) -> int:
 def network_share(figures: NetworkFigures, p50: Estimate | None) -> Estimate | None:
     """Return the share of one round trip in the median latency, with an interval that combines both.
 
-    The result is None if the server runs on this machine, where there is no network. It is also None if a round trip
-    took longer than a request, since the two were then not measured on the same path or at the same time.
+    Returns None for a server on the same machine, and if the round trip exceeds the median latency: in that case, the
+    two were measured on different paths or at different times.
     """
     trip = figures.round_trip
     if figures.is_local or p50 is None or trip.value <= 0 or p50.value < trip.value:

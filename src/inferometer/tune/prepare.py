@@ -111,8 +111,10 @@ def _members(
 
 
 def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
-    """Return the device that the user chose; by default CPU if there is no GPU, or if the model's own configuration
-    says so."""
+    """Return whether to run the model on the CPU only.
+
+    By default, this is the case without a GPU, or if all instance groups of the model are configured for the CPU.
+    """
     if model.cpu_only is not None:
         return model.cpu_only
     kinds = {str(group.get("kind", "KIND_AUTO")) for group in base.get("instance_group", ())}
