@@ -1,25 +1,29 @@
-"""Mutation testing: `python -m tools.mutate [--count N] [--seed N] [--only FILE]`, or `make mutate`.
+"""Mutation testing: `python -m tools.mutate [--count N] [--seed N] [--jobs N] [--only FILE]`, or `make mutate`.
 
 Plants small faults, one at a time, into a copy of the modules below: `<` for `<=`, `+` for `-`, another constant, an
 inverted condition. Then it runs the tests of `make test` that reach the line, as coverage.py records them once. A fault
 that no test notices has survived, and the long tests and the full samples, which `make test` leaves out, get their
-turn. Survivors that do not change the behaviour are explained in tools/mutants.toml.
+turn. Survivors that do not change the behaviour are explained in tools/mutants.toml. Tests that fail without a fault
+prove nothing here: they are listed and left out.
 """
 
 import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +43,12 @@ source_pkgs = inferometer
 data_file = {data}
 disable_warnings = module-not-imported, no-data-collected
 """
+
+NOTICED = "noticed"
+SURVIVED = "SURVIVED"
+LATE = "SURVIVED make test; noticed by the long tests or the full samples"
+
+FAILURE = re.compile(r"(?:FAILED|ERROR) (\S+)")
 
 # By pattern of modules: the tests to run, the most specific first.
 TESTS = {
@@ -177,16 +187,23 @@ def _break(node: ast.AST, way: int) -> None:
 
 
 class Reach:
-    """Which tests of the suite reach a line."""
+    """Which tests of the suite reach a line, and which fail without a fault."""
 
-    def __init__(self, parts: Iterable[str]) -> None:
+    def __init__(self, parts: Iterable[str], jobs: int) -> None:
         settings, data = FOLDER / "coveragerc", FOLDER / "data"
         settings.write_text(RECORDING.format(data=data))
         coverage = (sys.executable, "-m", "coverage")
         rc = f"--rcfile={settings}"
-        pytest = ("-m", "pytest", "-q", *SUITE, "-n", "2", "--dist", "loadscope")
+        suite = ("-m", "pytest", "-q", "-rfE", *SUITE, "-n", str(max(2, jobs)), "--dist", "loadscope")
         subprocess.run([*coverage, "erase", rc], cwd=ROOT, check=True)
-        subprocess.run([*coverage, "run", rc, *pytest, *parts], cwd=ROOT, check=False, capture_output=True)
+        done = subprocess.run(
+            [*coverage, "run", rc, *suite, *parts], cwd=ROOT, check=False, capture_output=True, text=True
+        )
+        if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            sys.exit(f"The tests cannot run here:\n{done.stdout}{done.stderr}")
+        self.failing = tuple(
+            sorted({found[1] for found in map(FAILURE.match, done.stdout.splitlines()) if found})
+        )
         subprocess.run([*coverage, "combine", "--quiet", rc], cwd=ROOT, check=True)
         self._data = CoverageData(str(data))
         self._data.read()
@@ -224,22 +241,43 @@ def planted(mutant: Mutant) -> Iterator[Path]:
         yield source
 
 
-def _pass(source: Path, *words: str, **variables: str) -> bool:
-    environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"} | variables
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *words]
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False  # an endless loop counts as noticed
-    return not done.returncode
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Runs tests against one fault after the other."""
+
+    reach: Reach
+    known: Mapping[str, str]  # why a survivor does not change the behaviour
+
+    def verdict(self, place: Place) -> tuple[Mutant, str]:
+        mutant = place.mutant()
+        name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
+        with planted(mutant) as source:
+            if not self._pass(source, *SUITE, *(self.reach.tests(mutant, place.tests) or place.tests)):
+                return mutant, NOTICED
+            if name in self.known:
+                return mutant, f"survived: {self.known[name]}"
+            if not self._pass(source, *place.tests, INFEROMETER_SAMPLES="1"):
+                return mutant, LATE
+        return mutant, SURVIVED
+
+    def _pass(self, source: Path, *words: str, **variables: str) -> bool:
+        environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"} | variables
+        left_out = [word for test in self.reach.failing for word in ("--deselect", test)]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *left_out, *words]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False  # an endless loop counts as noticed
+        return done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.mutate")
     parser.add_argument("--count", type=int, default=60, metavar="N", help="faults to plant (default 60)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="faults to test at once (default 1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only modules whose path contains this")
     parser.add_argument("--list", action="store_true", help="list the faults without planting them")
     options = parser.parse_args()
@@ -249,27 +287,19 @@ def main() -> None:
         print("\n".join(str(place.mutant()) for place in chosen))
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    reach = Reach(sorted({test for place in chosen for test in place.tests}))
-    left, late, explained = list[Mutant](), list[Mutant](), 0
-    for number, place in enumerate(chosen, 1):
-        mutant = place.mutant()
-        name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
-        with planted(mutant) as source:
-            if not _pass(source, *SUITE, *(reach.tests(mutant, place.tests) or place.tests)):
-                verdict = "noticed"
-            elif name in known:
-                explained += 1
-                verdict = f"survived: {known[name]}"
-            elif not _pass(source, *place.tests, INFEROMETER_SAMPLES="1"):
-                late.append(mutant)
-                verdict = "SURVIVED make test; noticed by the long tests or the full samples"
-            else:
-                left.append(mutant)
-                verdict = "SURVIVED"
-        print(f"{number}/{len(chosen)} {mutant}: {verdict}", flush=True)
-    survived = len(left) + len(late)
+    reach = Reach(sorted({test for place in chosen for test in place.tests}), options.jobs)
+    for test in reach.failing:
+        print(f"Left out, since it fails without a fault: {test}", flush=True)
+    verdicts = list[str]()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for mutant, verdict in pool.map(Trial(reach, known).verdict, chosen):
+            verdicts.append(verdict)
+            print(f"{len(verdicts)}/{len(chosen)} {mutant}: {verdict}", flush=True)
+    left = verdicts.count(SURVIVED)
+    survived = left + verdicts.count(LATE)
+    explained = len(verdicts) - survived - verdicts.count(NOTICED)
     print(
-        f"{len(chosen)} planted, {survived} survived make test, {len(left)} of them also the long tests and the full "
+        f"{len(chosen)} planted, {survived} survived make test, {left} of them also the long tests and the full "
         f"samples; {explained} more are explained"
     )
     sys.exit(1 if survived > len(chosen) / 10 else 0)
