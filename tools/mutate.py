@@ -16,9 +16,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from coverage import CoverageData
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src/inferometer")
 EXPLAINED = Path(__file__).with_name("mutants.toml")
-DEADLINE_S = 600
+SAMPLES_DEADLINE_S = 600
 SUITE = ("-m", "not long")
 FOLDER = ROOT / "dist" / "mutate"  # on the file system of the checkout, so that files can be linked
 
@@ -187,18 +188,21 @@ def _break(node: ast.AST, way: int) -> None:
 
 
 class Reach:
-    """Which tests of the suite reach a line, and which fail without a fault."""
+    """Which tests of the suite reach a line, which fail without a fault, and how long all may take."""
 
     def __init__(self, parts: Iterable[str], jobs: int) -> None:
         settings, data = FOLDER / "coveragerc", FOLDER / "data"
         settings.write_text(RECORDING.format(data=data))
         coverage = (sys.executable, "-m", "coverage")
         rc = f"--rcfile={settings}"
-        suite = ("-m", "pytest", "-q", "-rfE", *SUITE, "-n", str(max(2, jobs)), "--dist", "loadscope")
+        processes = max(2, jobs)
+        suite = ("-m", "pytest", "-q", "-rfE", *SUITE, "-n", str(processes), "--dist", "loadscope")
         subprocess.run([*coverage, "erase", rc], cwd=ROOT, check=True)
+        start = time.monotonic()
         done = subprocess.run(
             [*coverage, "run", rc, *suite, *parts], cwd=ROOT, check=False, capture_output=True, text=True
         )
+        self.deadline_s = (time.monotonic() - start) * processes
         if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             sys.exit(f"The tests cannot run here:\n{done.stdout}{done.stderr}")
         self.failing = tuple(
@@ -252,21 +256,22 @@ class Trial:
         mutant = place.mutant()
         name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
         with planted(mutant) as source:
-            if not self._pass(source, *SUITE, *(self.reach.tests(mutant, place.tests) or place.tests)):
+            tests = self.reach.tests(mutant, place.tests) or place.tests
+            if not self._pass(source, self.reach.deadline_s, *SUITE, *tests):
                 return mutant, NOTICED
             if name in self.known:
                 return mutant, f"survived: {self.known[name]}"
-            if not self._pass(source, *place.tests, INFEROMETER_SAMPLES="1"):
+            if not self._pass(source, SAMPLES_DEADLINE_S, *place.tests, INFEROMETER_SAMPLES="1"):
                 return mutant, LATE
         return mutant, SURVIVED
 
-    def _pass(self, source: Path, *words: str, **variables: str) -> bool:
+    def _pass(self, source: Path, deadline_s: float, *words: str, **variables: str) -> bool:
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"} | variables
         left_out = [word for test in self.reach.failing for word in ("--deselect", test)]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *left_out, *words]
         try:
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=deadline_s, check=False
             )
         except subprocess.TimeoutExpired:
             return False  # an endless loop counts as noticed
@@ -292,7 +297,9 @@ def main() -> None:
         print(f"Left out, since it fails without a fault: {test}", flush=True)
     verdicts = list[str]()
     with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, verdict in pool.map(Trial(reach, known).verdict, chosen):
+        trial = Trial(reach, known)
+        for ended in as_completed(pool.submit(trial.verdict, place) for place in chosen):
+            mutant, verdict = ended.result()
             verdicts.append(verdict)
             print(f"{len(verdicts)}/{len(chosen)} {mutant}: {verdict}", flush=True)
     left = verdicts.count(SURVIVED)
