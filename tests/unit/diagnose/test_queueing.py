@@ -170,3 +170,15 @@ def test_the_same_pipeline_gives_the_same_figures():
 def test_zero_load_is_rejected():
     with pytest.raises(ValueError, match="must be"):
         predict(STEADY, 0)
+
+
+def test_the_start_of_the_load_is_not_part_of_the_prediction():
+    found = predict(Pipeline((SLOW,), outside_s=0.0, variation=0.0), 64)
+    assert found.latency_s == pytest.approx(0.64, rel=1e-6)
+    assert found.throughput == pytest.approx(100, rel=1e-6)
+
+
+def test_a_preferred_batch_size_counts_inferences():
+    batcher = Station("batcher", 0.010, max_batch=16, is_batching=True, preferred=(8,))
+    found = predict(Pipeline((batcher,), outside_s=0.0, variation=0.0, items=4), 8)
+    assert found.batches["batcher"] == pytest.approx(8)

@@ -23,6 +23,8 @@ from inferometer.load.plan import (
     Poisson,
     Ramps,
     Renewal,
+    Stairs,
+    from_mid_period,
 )
 
 
@@ -179,3 +181,14 @@ def test_arrivals_are_the_due_times_up_to_a_time(schedule, times, count):
 )
 def test_a_ramp_spreads_starts_evenly(plan, slots, last_ns, starts):
     assert plan.starts_ns(slots, 1000, last_ns) == starts
+
+
+def test_stairs_have_no_requests_before_their_first_step():
+    assert Stairs(((10, 3),)).at(9) == 0
+    assert Stairs(((10, 3),)).at(10) == 3
+
+
+def test_from_mid_period_has_as_many_requests_as_the_rate_says():
+    schedule = from_mid_period(Constant(10), 10, 2 * NS_PER_S)
+    assert schedule.count == 20
+    assert [schedule.due_ns(number) for number in (0, 19, 20)] == [50_000_000, 1_950_000_000, NEVER]

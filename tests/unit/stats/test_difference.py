@@ -39,3 +39,10 @@ def test_swapping_both_inverts_the_result():
     there, back = relative_difference(one, other), relative_difference(other, one)
     assert (1 + there.low) * (1 + back.high) == pytest.approx(1)
     assert (1 + there.high) * (1 + back.low) == pytest.approx(1)
+
+
+def test_a_figure_that_was_zero_has_no_relative_difference():
+    assert relative_difference(Estimate(0), Estimate(0)) == Estimate(0.0)
+    assert relative_difference(Estimate(0), Estimate(0.5)) == Estimate(math.inf)
+    assert relative_difference(Estimate(0.5), Estimate(1)).value == 1
+    assert relative_difference(Estimate(1), Estimate(0.5)).value == -0.5

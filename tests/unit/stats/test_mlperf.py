@@ -155,3 +155,7 @@ def test_a_run_at_the_boundary_stays_undecided() -> None:
         MlperfLog({"latency": times}, 1.0, len(times)), MlperfTarget("latency", 2), 0.99
     )
     assert (found.answer, found.queries, found.over) == ("undecided", 20_000, 200)
+
+
+def test_only_offline_has_samples_per_second() -> None:
+    assert judge_mlperf(SERVER, log(*[900] * 600)).samples_per_s is None

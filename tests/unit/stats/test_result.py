@@ -20,7 +20,7 @@ from inferometer.stats.measurement import (
     StartFigures,
     WindowFigures,
 )
-from inferometer.stats.result import Finding, Result
+from inferometer.stats.result import Account, Finding, Result
 
 SPREAD = Distribution(2, 5, 1, 4, 6, ((50.0, 5), (99.0, 6)), ((7, 2),))
 FOUND = Measurement(
@@ -128,3 +128,21 @@ def test_figures_of_a_search_are_those_of_the_measured_load_below_the_estimate(
 ) -> None:
     found = Finding("p99<5ms", "request_rate", 25.0, 20.0, 30.0, "p99", 20.0)
     assert found.nearest(loads) == nearest
+
+
+def test_an_earlier_attempt_adds_to_the_account():
+    first = Account(
+        sent=31, good=1, failed=2, empty=3, left_out_good=4, left_out_failed=5, cut_off=6, unsent=7, resent=8,
+        withdrawn=10,
+    )  # fmt: skip
+    second = Account(
+        sent=3_100, good=100, failed=200, empty=300, left_out_good=400, left_out_failed=500, cut_off=600, unsent=700,
+        resent=800, withdrawn=1_000,
+    )  # fmt: skip
+    found = second.after(first)
+    assert found == Account(
+        sent=3_131, good=100, failed=200, empty=300, left_out_good=408, left_out_failed=507, cut_off=606, unsent=707,
+        resent=808, withdrawn=1_010,
+    )  # fmt: skip
+    assert first.is_complete
+    assert found.is_complete

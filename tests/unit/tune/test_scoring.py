@@ -176,3 +176,8 @@ def test_a_single_run_with_a_wide_interval_shows_no_gain():
     found = gain_of_runs([Goal("m")], [one, other], one, other)
     assert found.low is not None
     assert found.low < -40
+
+
+def test_a_gain_adds_up_the_shares_of_a_goal():
+    both = Goal("m", ((THROUGHPUT, 3.0), (LATENCY_P99, 1.0)))
+    assert gain([both], FAST, SLOW) == pytest.approx(0.75 * 200 - 0.25 * 50)

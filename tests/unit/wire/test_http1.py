@@ -657,3 +657,27 @@ def test_bodies_of_replies_alike_are_kept_only_when_asked_and_within_the_limit(l
         found.append(bytes(decoder.body))
         decoder.next()
     assert found == [b"", b"two", b"", b"ten"]
+
+
+def test_bodies_are_not_kept_unless_requested():
+    decoder = ReplyDecoder()
+    assert decoder.receive(SIZED, len(SIZED))
+    assert decoder.body == b""
+
+
+@pytest.mark.parametrize(("code", "is_refused"), [(399, True), (400, False)])
+def test_only_a_successful_reply_is_refused_for_its_length(code, is_refused):
+    decoder, length = ReplyDecoder(keep=True, limit=4), 2 * ERROR_BODY_LIMIT
+    raw = reply_with(f"Content-Length: {length}", status=f"{code} Odd") + bytes(length)
+    if is_refused:
+        with pytest.raises(PeerError):
+            decoder.receive(raw, len(raw))
+    else:
+        assert decoder.receive(raw, len(raw))
+        assert len(decoder.body) == ERROR_BODY_LIMIT
+
+
+def test_an_empty_chunk_line_is_refused_at_once():
+    raw = chunked(b"\n")
+    with pytest.raises(PeerError):
+        ReplyDecoder().receive(raw, len(raw))
