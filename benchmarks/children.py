@@ -1,6 +1,7 @@
 """Run programs to completion: with a deadline, on chosen cores, and with their total CPU time."""
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -18,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Output and cost of a program; `cpu_s` includes all processes it started and waited for."""
+    """Output and cost of a program; `cpu_s` includes all processes it started and waited for. It is NaN if the program
+    left others behind."""
 
     output: str
     cpu_s: float
@@ -60,7 +62,7 @@ def run(
         raise BenchError(f"'{name}' ended with status {child.returncode}: {_last_line(output)}")
     if counts_cpu and not is_clean:
         raise BenchError(f"'{name}' left a process behind, whose CPU time was not counted")
-    return Ended(output, cpu_s, wall_s)
+    return Ended(output, cpu_s if is_clean else math.nan, wall_s)
 
 
 def _await(pid: int, timeout_s: float) -> tuple[bool, int, float]:

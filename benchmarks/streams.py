@@ -6,6 +6,7 @@ serves all bars with the same number of streams.
 
 import contextlib
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from benchmarks.children import ROOT, Ended, end_group, pinned, run, two_cores
 from benchmarks.contests import Open
 from benchmarks.parts import PARTS, environment, our_script
 from benchmarks.stream_server import MODEL, PROMPT_TOKENS, TOKENS, Quantiles, Truth
+from inferometer.base.notes import CLIENT_LIMITS, Note
 
 OURS, AIPERF, GUIDELLM = "ours", "aiperf", "guidellm"
 ENVIRONMENTS = {
@@ -81,9 +83,11 @@ class StreamRun:
             "CPU s": self.cpu_s,
             "ms server late p99": self.truth.late_p99_ms,
         }
-        return Sample(
-            getattr(self, judged), info | ({"client-limited": 1.0} if self.said.is_client_limited else {})
-        )
+        if math.isnan(self.cpu_s):
+            del info["CPU s"]
+        if self.said.is_client_limited:
+            info["client-limited"] = 1.0
+        return Sample(getattr(self, judged), info)
 
 
 def error_ms(said: Quantiles, true: Quantiles) -> float:
@@ -170,7 +174,7 @@ def _our_figures(task: Task) -> Figures:
         ttft_ms=_our_quantiles(found["streaming"]["first"]),
         gap_ms=_our_quantiles(found["tokens"]["between"]),
         tokens_per_s=found["tokens"]["output_per_s"],
-        is_client_limited=any(remark["note"] == "CLIENT_LIMITED" for remark in level["remarks"]),
+        is_client_limited=any(Note[remark["note"]] in CLIENT_LIMITS for remark in level["remarks"]),
     )
 
 
@@ -288,7 +292,8 @@ def run_tool(tool: str, task: Task, cores: frozenset[int] | None = None) -> tupl
     task.folder.mkdir(exist_ok=True)
     words = command(task)
     told(task.address)  # discard what was sent before this run
-    ended = run(words, timeout_s=_TIMEOUT_S, cores=cores)
+    # guidellm leaves a process behind; no bar compares its CPU time.
+    ended = run(words, timeout_s=_TIMEOUT_S, cores=cores, counts_cpu=tool != GUIDELLM)
     sent = told(task.address)
     if sent.streams < (task.requests or 1):
         raise BenchError(f"{tool} took {sent.streams} of {task.requests} streams to their end")
