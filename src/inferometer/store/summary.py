@@ -1,6 +1,7 @@
 """Summary of an answer for lists: its headline, and the figures of every level.
 
-Each kind of answer is a row in a table, so that a run need not load the classes of the others.
+Kinds of answers that need more than the default have a row in the tables, so that a run need not load the classes of
+the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ from inferometer.stats.verdict import INCONCLUSIVE, Ruling
 from inferometer.store.run import ALL_FAILED, SLO_VIOLATED, NamedFigures, Point, Run
 
 if TYPE_CHECKING:
-    from inferometer.capacity.plan import CapacityPlan
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.interference import Interference
     from inferometer.compare.regression import RegressionCheck
@@ -65,7 +65,7 @@ def concluded(run: Run, answer: Answer) -> Run:
         run,
         verdict=f"{sentence}." if stop else sentence,
         tone=whole.tone.value,
-        outcome=_OUTCOMES.get(answer.kind, _without_outcome)(answer),
+        outcome=_OUTCOMES.get(answer.kind, _outcome_of_ruling)(answer),
     )
 
 
@@ -101,16 +101,13 @@ def _outcome_of_twin(answer: "Twin") -> str:
     return _of_ruling(answer.ruling) if answer.is_check else ""
 
 
-def _outcome_of_ruling(answer: "Diagnosis | Interference | CapacityPlan") -> str:
-    return _of_ruling(answer.ruling)
+def _outcome_of_ruling(answer: Answer) -> str:
+    """Return the outcome of any other kind of answer: that of its `ruling`, if it has one."""
+    return _of_ruling(getattr(answer, "ruling", None))
 
 
-def _of_ruling(ruling: Ruling) -> str:
+def _of_ruling(ruling: Ruling | None) -> str:
     return INCONCLUSIVE if ruling == INCONCLUSIVE else ""
-
-
-def _without_outcome(_: Any) -> str:
-    return ""
 
 
 _OUTCOMES: Mapping[str, Callable[[Any], str]] = {
@@ -119,7 +116,6 @@ _OUTCOMES: Mapping[str, Callable[[Any], str]] = {
     "comparison": _outcome_of_comparison,
     "gate": _outcome_of_comparison,
     "twin": _outcome_of_twin,
-    **dict.fromkeys(("diagnosis", "interference", "capacity"), _outcome_of_ruling),
 }
 
 
