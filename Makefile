@@ -156,7 +156,7 @@ capacity-check: $(STAMP)  ## check capacity plans on real servers; 10 minutes on
 COUNT ?= 60
 
 mutate: $(STAMP)  ## plant small faults into the code, and check that tests notice: COUNT=200 SEED=2 for more
-	$(PYTHON) -m tools.mutate --count $(COUNT) --seed $(SEED)
+	$(PYTHON) -m tools.mutate --count $(COUNT) --seed $(SEED) --jobs $(JOBS)
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm: ONLY='http-cpu lag' for some
 	$(PYTHON) -m benchmarks $(ONLY:%=--only %)
