@@ -76,6 +76,7 @@ class Counts:
     partly: tuple[Floats, ...] = ()
     are_requests: bool = True  # False for gaps between tokens, of which each request has many
     deviation_ns: float = math.inf  # standard deviation of durations, if known
+    blocks: tuple[Floats, ...] = ()  # times per token relative to their limit, in independent blocks of time
 
     @property
     def half(self) -> Floats | None:

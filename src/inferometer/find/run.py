@@ -33,7 +33,7 @@ from inferometer.measure.run import end_load
 from inferometer.measure.unused import check_by_concurrency
 from inferometer.options.finding import FindOptions
 from inferometer.options.options import Options
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import CLIENT, Finding, JudgedLoad, Result
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
@@ -44,6 +44,7 @@ FIRST_SHARE = 0.02  # share of the duration for the look at one request at a tim
 STEP_SHARE = 0.02  # at each step while the requests in flight are doubled,
 SATURATED_SHARE = 0.08  # and at saturation
 RAMP = 0.2  # share of the duration after which a server that has not saturated counts as unlimited
+LONG_RAMP = 0.3  # the same if answers are long
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # throughput gain required from doubling the requests in flight
 STILL_GROWING = 1.3  # the same from doubling them again: more than a short look errs by
@@ -123,7 +124,7 @@ def find(
     level = None
     while start is not None and not search.is_over(level):
         found = search.known()
-        load = next_load(found, start, search.capacity)
+        load = next_load(found, start, search.capacity, search.least_s)
         hold_ns = search.hold_ns(found)
         if load is None or hold_ns == 0:
             break
@@ -189,30 +190,45 @@ class _Search:
 
     def _saturate(self, rate: float) -> tuple[float | None, bool]:
         """Double the requests in flight until throughput stops growing; return it, and whether the server saturated."""
-        best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
+        best, in_flight, begun_ns = rate, 2, self.instrument.clock()
         if self.is_late:
             self.capacity = Capacity(rate)
             return rate, True
-        while self.instrument.clock() < until_ns and in_flight <= MOST_IN_FLIGHT:
+        usual_ns = self.answer_ns  # without queueing that a look causes itself
+        while self.instrument.clock() < begun_ns + self._ramp_up_ns and in_flight <= MOST_IN_FLIGHT:
             found = self._look(in_flight, STEP_SHARE)
+            if found is not None and self.is_late and self._has_long_answers:
+                found = self._look(in_flight, STEP_SHARE)  # engines compile when they see a new shape
             if found is None:
                 return None, False
-            if self.is_late and found >= GAIN * best:
-                self.capacity = Capacity(found)
-                return found, True
+            if self.is_late and (found >= GAIN * best or self._has_long_answers):
+                self.answer_ns = usual_ns
+                self.capacity = Capacity(max(found, best))
+                return self.capacity.value, True
+            usual_ns = self.answer_ns
             if found < GAIN * best:
-                answer_ns, count = self.answer_ns, self.looked_at
+                count = self.looked_at
                 longer = self._look(2 * in_flight, SATURATED_SHARE)
                 if longer is None:
                     return None, False
                 if longer < STILL_GROWING * best:
-                    self.answer_ns = answer_ns  # without queueing that this look caused itself
+                    self.answer_ns = usual_ns
                     self.capacity = _capacity(((found, count), (longer, self.looked_at)))
                     return self.capacity.value, True
                 # The server was not saturated, but slow for another reason: engines compile when they see a new shape.
                 found, in_flight = longer, 2 * in_flight
             best, in_flight = found, 2 * in_flight
         return best, False
+
+    @property
+    def _ramp_up_ns(self) -> int:
+        """How long requests in flight may be doubled."""
+        return round((LONG_RAMP if self._has_long_answers else RAMP) * self.goal.duration_ns)
+
+    @property
+    def _has_long_answers(self) -> bool:
+        """Whether a look takes longer than its share of the time, and its queue takes long to drain."""
+        return ANSWERS_SEEN * self.answer_ns > STEP_SHARE * self.goal.duration_ns
 
     def _look(self, in_flight: int, share: float, *, is_patient: bool = False) -> float | None:
         """Throughput with a fixed number of requests in flight, outside the search's levels; None if interrupted."""
@@ -235,11 +251,21 @@ class _Search:
             if term.share is not None
         )
         found = level.measurement
+        self.is_late |= found is not None and self._is_slow(found)
         self.looked_at = 0 if found is None else found.request_count
         if found is None or not found.request_count:
             return 1.0
         self.answer_ns = found.latency.percentile_ns(50)
         return found.infer_per_s.value / found.batch
+
+    def _is_slow(self, found: Measurement) -> bool:
+        """Return whether most tokens of most answers are beyond a limit, which even the first round shows."""
+        limit = min(
+            (term.limit for term in self.goal.promise.terms if term.figure == "tpot"), default=math.inf
+        )
+        if found.tokens is None or found.streaming is None:
+            return False
+        return min(row.percentile_ns(50) for row in (found.tokens.between, found.streaming.gaps)) > limit
 
     def _until_answered(self, rule: Precision) -> Precision:
         """Extend the duration until a request sent within it has been answered."""
@@ -304,7 +330,7 @@ class _Search:
         """Measure a level right after the previous load, unless that left a growing queue which must drain first."""
         # Other queues are kept: a load above the limit leaves a long one and a load below it a short one, which
         # balances out in the fit over both.
-        is_drained = bool(self.runs) and is_growing(self.runs[-1], self.goal.promise)
+        is_drained = self._leaves_queue
         if is_drained:
             self.instrument.load.apply(Closed(0))
         point = self._point(load)
@@ -325,6 +351,14 @@ class _Search:
         if found is not None and found.request_count and not beyond_terms(self.goal.promise, run):
             self.answer_ns = found.latency.percentile_ns(50)
         return level
+
+    @property
+    def _leaves_queue(self) -> bool:
+        """Whether the previous load left a queue that the next level would measure instead of its own."""
+        if not self.runs:
+            return self.capacity is not None
+        run, promise = self.runs[-1], self.goal.promise
+        return is_growing(run, promise) or (self._has_long_answers and bool(beyond_terms(promise, run)))
 
     def _settle_ns(self, load: float, change: float, length_ns: int) -> int:
         """Return how long the queue takes to adapt to the load, which is less if the load changes little."""

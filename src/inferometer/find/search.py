@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 
 from inferometer.base.frozen import frozen
-from inferometer.base.slo import Slo
+from inferometer.base.slo import Slo, Term
 from inferometer.base.units import NS_PER_S
 from inferometer.find.fit import MISFIT, Capacity, Observed, Posterior, fit, lowest
 from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_within, is_growing
+from inferometer.find.pace import Paced, pace_limit
 from inferometer.stats.result import JudgedLoad
 
 TAIL = 0.025  # probability on either side of the interval
@@ -25,7 +26,10 @@ LOW_EVERY = 3  # while the interval is wider than that, one in this many loads i
 LOW_SHARE = 0.7  # at least this share of the most likely limit
 STEP_DOWN = 0.75  # smallest step below the lowest load, so that one bad run does not lead far down
 DOUBTFUL = 5.0  # misfit from which proven loads narrow the interval of the fit
-NEAR = 0.02  # relative distance at which loads that meet and miss the SLO are close enough
+NEAR = 0.02  # relative distance at which loads that meet and miss the SLO are close enough,
+PROVEN_FIRST = (
+    0.25  # and at which both are first proven, since a narrow bracket without proof is worth nothing
+)
 QUEUED = ("latency", "ttft")  # figures that grow with the queue
 ROUNDING = 0.005  # widens each end of the interval, in addition to queue growth too slow to show in a run
 
@@ -147,6 +151,11 @@ class Knowledge:
             else max(high, *[run.load for run in self.runs if run.load == beyond] or [high]),
         )
 
+    def is_proven(self, load: float, least_s: float) -> bool:
+        """Whether the runs at this load and beyond prove that it meets or misses the SLO."""
+        rows = Judge(self.slo, self.runs, least_s).judgements()
+        return any(row.load == load and row.verdict != "undecided" for row in rows)
+
     def estimate(self, found: Bracket) -> float:
         """Return the headline figure: the most likely limit, but at most `OVER` times the low end."""
         if self.posterior is None or not self.is_met:
@@ -193,9 +202,20 @@ def known(
     rows = [_observed(slo, runs, number) for number in range(len(slo.terms))]
     # A term that was never beyond its limit, at loads where another one was, does not limit the load.
     seen = [number for number, row in enumerate(rows) if any(run.total and not run.is_overrun for run in row)]
-    fits = [fit(slo.terms[number].share, rows[number], capacity) for number in seen or [0]]
+    fits = [
+        _paced(slo.terms[number], runs, number) or fit(slo.terms[number].share, rows[number], capacity)
+        for number in seen or [0]
+    ]
     is_misfit = is_misfit or max(row.misfit for row in fits) > MISFIT
     return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole, is_misfit, capacity)
+
+
+def _paced(term: Term, runs: Sequence[LoadRun], number: int) -> Posterior | None:
+    """Return the limit of a time per token from the times themselves, if they suffice."""
+    if term.figure != "tpot" or term.share is None:
+        return None
+    rows = [Paced(run.load, run.terms[number].blocks, run.is_open) for run in runs]
+    return pace_limit(term.share, rows)
 
 
 def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
@@ -213,8 +233,10 @@ def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
     ]
 
 
-def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> float | None:
-    """Return the load to measure next; None if no lower load is worth trying."""
+def next_load(
+    known: Knowledge, start: float, capacity: Capacity | None, least_s: float = 0.0
+) -> float | None:
+    """Return the load to measure next; None if no lower load is worth trying. A load is proven after `least_s`."""
     if known.posterior is None:
         return start
     loads = [run.load for run in known.runs]
@@ -225,7 +247,7 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
         lower = min(loads) // 2 if is_whole else tidy(min(loads) / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
     if known.is_misfit:
-        return _between(known)
+        return _between(known, least_s)
     found = known.posterior
     middle = found.quantile(0.5)
     low, high = found.quantile(TAIL), found.quantile(1 - TAIL)
@@ -241,16 +263,20 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
     return max(1.0, float(round(middle))) if is_whole else tidy(middle)
 
 
-def _between(known: Knowledge) -> float:
-    """Bisect between loads that met and missed the SLO; then measure the two nearest loads alternately, until both are
-    proven."""
+def _between(known: Knowledge, least_s: float) -> float:
+    """Bisect between loads that met and missed the SLO, first until they are close, and once both are proven, until
+    they are near; then measure both alternately."""
     low, high = known.highest_met, known.lowest_missed
     if not low:
         return max(1.0, high // 2) if known.is_whole else tidy(high / 2)
     middle = float(round((low + high) / 2)) if known.is_whole else tidy(math.sqrt(low * high))
-    if high > (1 + NEAR) * low and low < middle < high:
+    if high > (1 + PROVEN_FIRST) * low and low < middle < high:
         return middle
-    return low if len(known.runs) % 2 else high
+    unproven = [load for load in (low, high) if not known.is_proven(load, least_s)]
+    if not unproven and high > (1 + NEAR) * low and low < middle < high:
+        return middle
+    ends = unproven or [low, high]
+    return ends[len(known.runs) % len(ends)]
 
 
 def tidy(value: float) -> float:

@@ -3,9 +3,8 @@
 Sections use the time at which a request was due, not the time at which it ended, so requests in flight belong to their
 section. Most of those have waited for longer than the limit and are beyond it; the most recent requests of a run are
 left out. If a run is too short for that, a share of the requests in flight counts as beyond the limit: that of the
-answered requests with at least the same duration (Kaplan-Meier estimate). The time to first token of a stream is only
-known at its end, so the longest time from a first token to the end is waited for as well; if a run is too short for
-that, unfinished streams are ignored.
+answered requests with at least the same duration (Kaplan-Meier estimate). Unfinished streams count for the time to
+first token, but not for figures that are only known at their end.
 """
 
 import math
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from inferometer.base import status
 from inferometer.base.frozen import frozen
-from inferometer.base.slo import Slo, Term
+from inferometer.base.slo import STREAMED, Slo, Term
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
 from inferometer.load.plan import Arrivals, Closed, Open
@@ -29,6 +28,8 @@ from inferometer.stats.streams import gap_counts, gaps_ns
 
 RECENT = 0.25  # largest share of a run to leave out because its requests may still be in flight
 QUICK = 0.1  # quantile of a quick request
+EVEN = 0.05  # standard deviation relative to the mean of durations that are all alike
+MEMORY = 2.0  # answer times after which answers no longer share a step of the server
 
 
 @frozen
@@ -59,33 +60,33 @@ class LevelSections:
 
     def run(self, until_ns: int) -> LoadRun:
         """Return the evidence available at this time."""
-        self._take()
+        begun = self._take(until_ns)
         begun_ns = self._begun_ns()
         cut_ns = until_ns - min(self._horizon_ns(), round(RECENT * max(0, until_ns - begun_ns)))
         whole = _joined(self._pieces, begun_ns, cut_ns)
+        started = whole if begun is None else _joined([*self._pieces, begun], begun_ns, cut_ns)
         late = sum(int((piece.end_ns > cut_ns).sum()) for piece in self._pieces)
         total = len(whole.began_ns)
         if isinstance(self.plan, Open):
             arrivals, schedule_ns = Arrivals(self.plan), self.recorded.begun_ns
             total = -arrivals.by(begun_ns - schedule_ns) + arrivals.by(cut_ns - schedule_ns)
         edges = np.linspace(begun_ns, max(cut_ns, begun_ns + 1), section_count(total) + 1)
-        ended = _histogram(whole.began_ns, edges)
-        if isinstance(self.plan, Open):
-            arrivals = Arrivals(self.plan)
-            missing = np.diff([float(arrivals.by(int(edge) - schedule_ns)) for edge in edges]) - ended
-            missing = np.maximum(missing, 0.0)
-        else:
-            missing = np.zeros_like(ended)
-            # Every request still in flight was sent before the cut.
-            missing[-1] = max(0, self.plan.concurrency - late)
+        missing = self._missing(whole, edges, late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
         if isinstance(self.plan, Closed):
             waited_ns[-1] = until_ns - cut_ns  # sent at some time before the cut, so at least this long
-        rows = tuple(
-            self._counts(term, whole, edges, missing * self._shows_beyond(term, until_ns - cut_ns), waited_ns)
-            for term in self.promise.terms
-        )
-        good, took = _figure(whole, "latency")
+        rows, good, took = [], *_figure(whole, "latency")
+        for term in self.promise.terms:
+            if term.figure == "ttft":
+                good, took = _figure(started, "ttft")  # where a queue shows first
+                unstarted = self._missing(started, edges, late + len(started.began_ns) - len(whole.began_ns))
+                is_shown = begun is not None and until_ns - cut_ns >= term.limit
+                rows.append(self._counts(term, started, edges, unstarted * is_shown, waited_ns))
+            else:
+                is_shown = term.figure not in STREAMED
+                rows.append(self._counts(term, whole, edges, missing * is_shown, waited_ns))
+        if begun is not None:
+            missing = self._missing(started, edges, late + len(started.began_ns) - len(whole.began_ns))
         count = _histogram(good, edges) + missing
         means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
         # For requests in flight only a lower bound is known: longer than any section before.
@@ -95,7 +96,7 @@ class LevelSections:
         is_open = isinstance(self.plan, Open)
         busy = self._maybe_busy_time() if is_open else None
         return LoadRun(
-            *(self.load, length_s, rows, means, _dispersion(means, took), is_open),
+            *(self.load, length_s, tuple(rows), means, _dispersion(means, took), is_open),
             busy_ends=0 if busy is None else int(busy.counts.sum()),
             busy_s=0.0 if busy is None else float(busy.took_us.sum()) * NS_PER_US / NS_PER_S,
         )
@@ -121,26 +122,21 @@ class LevelSections:
 
     def _horizon_ns(self) -> int:
         """Return how long it takes until every request is known to be within or beyond the limits."""
-        rests = {"latency": 0, "ttft": self._longest_rest_ns()}
-        return max(
-            (round(term.limit) + rests[term.figure] for term in self.promise.terms if term.figure in rests),
-            default=0,
-        )
+        figures = ("latency", "ttft")
+        return max((round(term.limit) for term in self.promise.terms if term.figure in figures), default=0)
 
-    def _shows_beyond(self, term: Term, waited_ns: int) -> bool:
-        """Return whether a request in flight for this long is beyond the limit."""
-        if term.figure == "ttft":
-            return waited_ns >= round(term.limit) + self._longest_rest_ns()
-        return term.figure not in ("tpot", "gap")
-
-    def _longest_rest_ns(self) -> int:
-        """Return the longest observed time from a first token to the end."""
-        rests = (
-            (piece.figures["latency"] - first)[first >= 0]
-            for piece in self._pieces
-            if (first := piece.figures.get("ttft")) is not None
-        )
-        return max((int(rest.max()) for rest in rests if len(rest)), default=0)
+    def _missing(self, whole: _Piece, edges: Floats, late: int) -> Floats:
+        """Return how many requests of each section are not among these; `late` are known to have been in flight at
+        the cut."""
+        if isinstance(self.plan, Closed):
+            found = np.zeros(len(edges) - 1)
+            found[-1] = max(
+                0, self.plan.concurrency - late
+            )  # every request in flight was sent before the cut
+            return found
+        arrivals, schedule_ns = Arrivals(self.plan), self.recorded.begun_ns
+        due = np.diff([float(arrivals.by(int(edge) - schedule_ns)) for edge in edges])
+        return np.maximum(due - _histogram(whole.began_ns, edges), 0.0)
 
     def _counts(self, term: Term, whole: _Piece, edges: Floats, missing: Floats, waited_ns: Floats) -> Counts:
         if term.name == "errors":
@@ -164,13 +160,23 @@ class LevelSections:
             partly,
             are_requests=term.figure != "gap",
             deviation_ns=float(values.std()) if len(values) and not missing.any() else math.inf,
+            blocks=_blocks(whole, term, edges) if term.figure == "tpot" else (),
         )
 
-    def _take(self) -> None:
-        parts, self.recorded.parts = self.recorded.parts, []
+    def _take(self, until_ns: int) -> _Piece | None:
+        """Take the requests that have ended; return the streams in flight with a first token, None if not known."""
         names = {term.figure for term in self.promise.terms if term.name != "errors"} | {"latency"}
         is_open = isinstance(self.plan, Open)
+        is_streamed = "ttft" in names
+        collected = self.recorded.collect(until_ns, with_running=is_streamed)
+        parts, self.recorded.parts = self.recorded.parts, []
         self._pieces += [_piece(part, names, is_open=is_open) for part in parts if len(part)]
+        running = collected.running
+        if running is None or (
+            collected.outstanding and not len(running)
+        ):  # a load whose streams are not tracked
+            return None
+        return _piece(running.where(running.stamps > 0), names, is_open=is_open)
 
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
@@ -220,6 +226,18 @@ def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int
     return whole.began_ns[chosen], values[chosen]
 
 
+def _blocks(whole: _Piece, term: Term, edges: Floats) -> tuple[Floats, ...]:
+    """Return the times per token relative to the limit, by blocks of time that last `MEMORY` answers each."""
+    began, values = _figure(whole, term.figure)
+    if not len(values):
+        return ()
+    answer_ns = float(np.median(_figure(whole, "latency")[1]))
+    count = max(1, int((edges[-1] - edges[0]) / (MEMORY * answer_ns)))
+    places = ((began - edges[0]) * count / (edges[-1] - edges[0])).astype(np.int64).clip(0, count - 1)
+    blocks = (values[places == place] / term.limit for place in range(count))
+    return tuple(block for block in blocks if len(block))
+
+
 def _late_share(took: NDArray[np.int64], limit: float, waited_ns: Floats) -> Floats:
     """Return the share of requests beyond the limit among those that outlasted each wait; 1 if none did."""
     ordered = np.sort(took)
@@ -235,7 +253,9 @@ def _dispersion(means: Floats, took: NDArray[np.int64]) -> float:
         return 1.0
     if not took.var():
         return 0.0
-    return max(1.0, float(means.var(ddof=1) * len(took) / len(means) / took.var()))
+    # Variation of a few percent is no queue.
+    variance = max(took.var(), (EVEN * took.mean()) ** 2)
+    return max(1.0, float(means.var(ddof=1) * len(took) / len(means) / variance))
 
 
 def _histogram(times: NDArray[np.int64], edges: Floats, weights: NDArray[np.int64] | None = None) -> Floats:
