@@ -251,6 +251,33 @@ def test_the_next_load_is_near_the_likely_limit(rows, cap, least, most):
     assert least <= next_load(found, 100.0, capacity) <= most
 
 
+@pytest.mark.parametrize(
+    ("capacity", "load"),
+    [
+        (Capacity(130.0, margin=0.6), 160),  # measured with few requests
+        (Capacity(130.0, margin=3.0), 200),
+        (Capacity(130.0, is_seen=False), 200),
+    ],
+)
+def test_a_doubtful_capacity_does_not_hold_back_a_load_that_meets_the_slo(capacity, load):
+    assert next_load(known(SLO, [ran(100, 0)], capacity), 100.0, capacity) == load
+
+
+@pytest.mark.parametrize(
+    ("rows", "requests", "loads"),
+    [
+        ({100: 0, 200: 400}, 400.0, {141.4}),
+        ({100: 0, 120: 1}, 20.0, {100, 120}),  # neither is proven: no narrower bracket
+        ({100: 0, 120: 400}, 4000.0, {109.5}),
+        ({100: 0, 101: 400}, 4000.0, {100, 101}),  # close enough
+    ],
+)
+def test_if_the_curve_misfits_both_ends_are_proven_before_the_bracket_narrows(rows, requests, loads):
+    runs = [ran(load, beyond, requests) for load, beyond in rows.items()]
+    found = known(SLO, runs, None, is_misfit=True)
+    assert next_load(found, 100.0, None, least_s=1.0) in loads
+
+
 def test_a_low_load_is_tried_while_the_interval_is_wide():
     """Loads near the limit cannot rule out pauses that would violate the SLO far below it."""
     rows = [ran(80, 0, requests=30.0), ran(85, 1, requests=30.0), ran(90, 4, requests=30.0)]

@@ -1,5 +1,6 @@
 """`find` on continuous-batching text servers with long answers. Their limits are from simulations of 1,500 s."""
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,11 +30,11 @@ class Text:
     settings: EngineSettings
     lengths: Lengths = field(default_factory=lambda: between(32, 96))
     distribution: str = "constant"
-    compile_s: float = 0.0
+    troubles: Troubles | None = None
 
     def search(self, seed: int):
         clock = FakeClock()
-        server = BatchingServer(self.lengths, seed, self.settings, Troubles(compile_s=self.compile_s))
+        server = BatchingServer(self.lengths, seed, self.settings, deepcopy(self.troubles))
         instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
         settings = LevelSettings(
             ModelSpec("", "", (), ()),
@@ -79,6 +80,14 @@ def test_random_arrivals_widen_the_interval_of_a_time_per_token():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_compilation_at_each_new_number_of_answers_is_not_saturation(seed):
-    finding = Text(6.52, SLOW_STEPS, compile_s=2.0).search(seed)
+    finding = Text(6.52, SLOW_STEPS, troubles=Troubles(compile_s=2.0)).search(seed)
     assert covers(finding, 6.52)
     assert finding.value > 0.7 * 6.52
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_slow_start_is_not_the_limit(seed):
+    """Steps take four times as long for twenty seconds: the first answers are beyond the limit, one at a time."""
+    finding = Text(6.52, SLOW_STEPS, troubles=Troubles(first_slower=4.0, slow_until_s=20.0)).search(seed)
+    assert covers(finding, 6.52)
+    assert finding.value > 0.85 * 6.52

@@ -177,6 +177,8 @@ class _Search:
             return goal.start
         # The first request of a cold server is not representative.
         rate = self._look(1, FIRST_SHARE, is_patient=is_streamed or is_known)
+        if rate is not None and self.is_late:  # engines compile for the first requests
+            rate = self._look(1, FIRST_SHARE, is_patient=is_streamed or is_known)
         if rate is None:
             return None
         if is_known:
@@ -192,7 +194,7 @@ class _Search:
         """Double the requests in flight until throughput stops growing; return it, and whether the server saturated."""
         best, in_flight, begun_ns = rate, 2, self.instrument.clock()
         if self.is_late:
-            self.capacity = Capacity(rate)
+            self.capacity = Capacity(rate, _margin(self.looked_at), is_seen=False)
             return rate, True
         usual_ns = self.answer_ns  # without queueing that a look causes itself
         while self.instrument.clock() < begun_ns + self._ramp_up_ns and in_flight <= MOST_IN_FLIGHT:
@@ -203,7 +205,7 @@ class _Search:
                 return None, False
             if self.is_late and (found >= GAIN * best or self._has_long_answers):
                 self.answer_ns = usual_ns
-                self.capacity = Capacity(max(found, best))
+                self.capacity = Capacity(max(found, best), _margin(self.looked_at))
                 return self.capacity.value, True
             usual_ns = self.answer_ns
             if found < GAIN * best:
@@ -513,7 +515,7 @@ def refined(capacity: Capacity, runs: Sequence[LoadRun]) -> Capacity:
 def raised(capacity: Capacity, load: float) -> Capacity:
     """Return a capacity above a load that meets the SLO; saturation was still seen if its error explains the load."""
     is_seen = capacity.is_seen and load <= (1 + REFUTED * capacity.margin) * capacity.value
-    return Capacity(RAISED * load / (1 + CAP_MARGIN), is_seen=is_seen)
+    return Capacity(RAISED * load / (1 + capacity.margin), capacity.margin, is_seen=is_seen)
 
 
 def _margin(requests: int) -> float:

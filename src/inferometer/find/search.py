@@ -24,6 +24,7 @@ MOST_DITHER = 0.1  # up to this difference in the logarithm of the load
 WIDE = 2.0  # high / low up to which both sides are measured alternately
 LOW_EVERY = 3  # while the interval is wider than that, one in this many loads is chosen to raise its low end,
 LOW_SHARE = 0.7  # at least this share of the most likely limit
+VAGUE = 0.1  # uncertainty of the capacity from which a load that meets the SLO is raised by as much
 STEP_DOWN = 0.75  # smallest step below the lowest load, so that one bad run does not lead far down
 DOUBTFUL = 5.0  # misfit from which proven loads narrow the interval of the fit
 NEAR = 0.02  # relative distance at which loads that meet and miss the SLO are close enough,
@@ -241,13 +242,16 @@ def next_load(
         return start
     loads = [run.load for run in known.runs]
     is_whole = known.is_whole
-    if not known.is_missed and capacity is None:
+    if not known.is_missed and (capacity is None or not capacity.is_seen):
         return max(loads) * 2 if is_whole else tidy(max(loads) * 2)
     if not known.is_met:
         lower = min(loads) // 2 if is_whole else tidy(min(loads) / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
     if known.is_misfit:
         return _between(known, least_s)
+    if not known.is_missed and capacity is not None and capacity.margin > VAGUE:
+        higher = (1 + min(capacity.margin, 1.0)) * max(loads)
+        return float(math.ceil(higher)) if is_whole else tidy(higher)
     found = known.posterior
     middle = found.quantile(0.5)
     low, high = found.quantile(TAIL), found.quantile(1 - TAIL)
