@@ -317,7 +317,7 @@ def prediction(pipeline: Planted) -> Open:
                 concurrency=(1, 8),
                 duration_s=setting.seconds,
                 apply=True,
-                budget_s=0.1,  # one trial
+                budget_s=0.1 if setting.is_smoke else 4 * setting.seconds,  # the first trial is enough
             )
             if (
                 setting.is_smoke

@@ -114,17 +114,17 @@ class Originals:
                 f"{error.remedy}",
             ) from error
         finally:
-            if not self._kept:
+            if self._kept:
+                with contextlib.suppress(LocalError):
+                    _append(file, self._path, {"process": None})  # from here on the guard is at work
+            else:
                 self._path.unlink(missing_ok=True)
             self._guard.close(is_needed=bool(self._kept))
             os.close(file)
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        """Append a row to the file. An incomplete row comes from a run that had not changed anything yet."""
         assert self._file is not None
-        with writing(self._path):
-            os.write(self._file, json.dumps(row).encode() + b"\n")
-            os.fsync(self._file)
+        _append(self._file, self._path, row)
 
 
 def put_back_kept(control: ModelControl, path: str) -> None:
@@ -152,6 +152,13 @@ def kept_in(server: str) -> Path:
         "writable",
         remedy="set XDG_STATE_HOME to a writable folder",
     )
+
+
+def _append(file: int, path: Path, row: Mapping[str, Any]) -> None:
+    """Append a row. An incomplete row comes from a run that had not changed anything yet."""
+    with writing(path):
+        os.write(file, json.dumps(row).encode() + b"\n")
+        os.fsync(file)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -188,7 +195,7 @@ def _locked(path: Path, server: str, say: Say) -> int:
                     remedy="wait for it to end",
                 ) from None
             if not is_announced:
-                say(f"The last run at {server} was killed: waiting for its guard to restore the models")
+                say(f"The last run at {server} could not restore the models: waiting for its guard to do so")
             is_announced = True
             try:
                 deadline.sleep(_PAUSE_S)

@@ -173,5 +173,5 @@ def test_failed_restorations_are_left_to_the_guard(server, monkeypatch):
     monkeypatch.setattr(server, "load_model", refuse)
     with pytest.raises(PeerError, match="cannot restore the original configuration: out of memory"):
         originals.close()
-    wait_until_gone()
-    assert loaded(server) == {"a": A}
+    with Originals(server, "here", print):  # waits for the guard
+        assert loaded(server) == {"a": A}
