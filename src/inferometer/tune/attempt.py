@@ -46,6 +46,8 @@ class Attempt:
             startup_s=self.figures.startup_s,
             note=self.figures.note,
             is_client_limited=self.figures.is_client_limited,
+            is_host_busy=self.figures.is_host_busy,
+            is_cold=self.figures.is_cold,
         )
 
     def check_mistake(self, proposal: Proposal) -> None:

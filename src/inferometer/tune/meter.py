@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError, UsageError
@@ -40,10 +40,6 @@ from inferometer.tune.settings import PATIENCE_S, Effort, Prompts
 from inferometer.tune.trial import ClientLoad, Figures
 from inferometer.tune.trial_figures import await_leavers, figures_of, gpus_of, instances_of
 from inferometer.tune.variant import ModelVariant
-
-if TYPE_CHECKING:
-    pass
-
 
 ROUNDS = 4  # fewest rounds of requests in a trial of a text model or of a launched server
 WAVES = 3  # the same, if all of them are answered at once, however long that takes
@@ -90,6 +86,8 @@ class TrialFigures:
     )
     note: str = ""  # why the figures may be wrong
     is_client_limited: bool = False
+    is_host_busy: bool = False
+    is_cold: bool = False
 
 
 class Meter(Protocol):
@@ -197,13 +195,15 @@ class EngineMeter:
             warming_s,
             note=limit,
             is_client_limited=bool(limit),
+            is_host_busy=any(row.note is Note.HOST_BUSY for level in levels for row in level.remarks),
         )
         if warming is None:
             return found
         is_started = is_fresh and deployment.ready_s > 0
         startup_s = deployment.ready_s + warming.seconds if is_started else 0.0
-        notes = (self._cold_note(warming, levels[0]), found.note)
-        return replace(found, startup_s=startup_s, note="; ".join(filter(None, notes)))
+        cold = self._cold_note(warming, levels[0])
+        note = "; ".join(filter(None, (cold, found.note)))
+        return replace(found, startup_s=startup_s, note=note, is_cold=bool(cold))
 
     def _warm_levels(
         self, levels: list[Level], proposal: Proposal, deployment: Deployment, warming: Warming

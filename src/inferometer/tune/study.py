@@ -1,6 +1,6 @@
 """A whole search as one value and one file, with everything that a report needs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
@@ -136,7 +136,10 @@ class Recommendation:
     default_slo: Ruling = SHOWN  # the default meets the SLO
     limited: tuple[
         str, ...
-    ] = ()  # compared configurations whose figures show this client rather than the server
+    ] = ()  # compared configurations with figures of this client rather than the server
+    disturbed: tuple[
+        str, ...
+    ] = ()  # compared configurations measured beside other programs, unlike the others
 
     @property
     def does_pass(self) -> bool:
@@ -149,13 +152,13 @@ class Recommendation:
     @property
     def ruling(self) -> Ruling:
         """Whether the gain over the default is shown. A gain of a single run is inconclusive, and so is one of which
-        either side was measured by a client at its limit; without a default it is not shown. If it is undecided whether
-        the SLO is met, the gain is inconclusive too."""
+        either side was measured by a client at its limit, or only one side beside other programs; without a default it
+        is not shown. If it is undecided whether the SLO is met, the gain is inconclusive too."""
         if self.slo == INCONCLUSIVE:
             return INCONCLUSIVE
         if self.gain is None:
             return INCONCLUSIVE if self.default_slo == INCONCLUSIVE else NOT_SHOWN
-        if self.limited:
+        if self.is_spoilt:
             return INCONCLUSIVE
         found = rule(self.gain, matters=MATTERS_PERCENT).ruling
         return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
@@ -163,7 +166,14 @@ class Recommendation:
     @property
     def is_sure(self) -> bool:
         """Whether the whole interval of the gain is above zero, and it is a gain of the server."""
-        return not self.limited and self.gain is not None and self.gain.low is not None and self.gain.low > 0
+        return (
+            not self.is_spoilt and self.gain is not None and self.gain.low is not None and self.gain.low > 0
+        )
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether the difference may come from this client or from other programs."""
+        return bool(self.limited or self.disturbed)
 
 
 def recommend(study: Study) -> Recommendation | None:
@@ -187,17 +197,25 @@ def recommend(study: Study) -> Recommendation | None:
     if best.name == base.name:
         # With such a client, others may give more than they seemed to.
         limited = _limited(ranked) if len(ranked) > 1 else ()
-        return replace(found, gain=Estimate(0.0, 0.0, 0.0), limited=limited)
+        disturbed = () if base.best.is_host_busy else _disturbed(ranked)
+        return replace(found, gain=Estimate(0.0, 0.0, 0.0), limited=limited, disturbed=disturbed)
     return replace(
         found,
         gain=gain_of_runs(study.goals, study.trials, best.best, base.best),
         is_repeated=is_repeated and _is_repeated(study, base.best),
         limited=_limited((best, base)),
+        disturbed=_disturbed((best, base)),
     )
 
 
 def _limited(rows: Iterable[RankedVariant]) -> tuple[str, ...]:
     return tuple(row.name for row in rows if row.best.is_client_limited)
+
+
+def _disturbed(rows: Collection[RankedVariant]) -> tuple[str, ...]:
+    """Return the configurations measured beside other programs; none if that is so for all, which compares fairly."""
+    found = tuple(row.name for row in rows if row.best.is_host_busy)
+    return found if len(found) < len(rows) else ()
 
 
 def _is_repeated(study: Study, trial: Trial) -> bool:

@@ -88,6 +88,8 @@ class Trial:
     startup_s: float = 0.0  # from the start of its server until that was warm; 0 if it was running before
     note: str = ""  # why the figures may be wrong
     is_client_limited: bool = False  # the figures show this client rather than the server
+    is_host_busy: bool = False  # other programs used the cores during the measurement
+    is_cold: bool = False  # the server was still getting faster
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
     predicted: tuple[tuple[str, float], ...] = ()  # figures expected by the search, by tag
     key: str = ""  # of the content, the load and the repeat
@@ -175,6 +177,7 @@ def pooled(trials: Sequence[Trial]) -> Trial:
         cost_s=sum(trial.cost_s for trial in trials),
         gpus=gpus,
         is_client_limited=any(trial.is_client_limited for trial in trials),
+        is_host_busy=any(trial.is_host_busy for trial in trials),
     )
 
 

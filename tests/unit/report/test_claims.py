@@ -423,12 +423,12 @@ def test_no_gain_of_a_diagnosis_with_a_limited_client_is_shown(place):
     assert "inconclusive whether the changes helped, since this client was the limit" in made.verdict
 
 
-def with_limited_client(study, *names):
+def with_limited_client(study, *names, field="is_client_limited"):
     """The study with a limited client for these configurations, every best trial repeated once."""
     best = [row.best.setting for row in study.ranked]
     again = [replace(row, repeat=1, number=row.number + 100) for row in study.trials if row.setting in best]
     trials = [
-        replace(row, is_client_limited=row.name in names) if row.is_measured else row
+        replace(row, **{field: row.name in names}) if row.is_measured else row
         for row in (*study.trials, *again)
     ]
     return replace(study, trials=tuple(trials))
@@ -451,6 +451,34 @@ def test_no_gain_of_a_limited_client_is_shown(place):
         assert made.verdict.startswith("Inconclusive")
         assert "this client was the limit for" in made.verdict
         assert "% better" not in sentence(limited)
+
+
+@pytest.mark.parametrize("place", [0, -1, None], ids=["the best", "the default", "both"])
+def test_no_gain_is_shown_if_other_programs_ran_beside_one_side_only(place):
+    study = sample_study()
+    sides = (study.ranked[0].name, study.default_name)
+    names = sides if place is None else (sides[place],)
+    busy = with_limited_client(study, *names, field="is_host_busy")
+    found, made = recommend(busy), tuning_document(busy)
+    assert found.ruling == (SHOWN if place is None else INCONCLUSIVE)
+    assert ("Run it with" in made.verdict) == (made.tone is Tone.GOOD) == (place is None)
+    assert ("% better" in sentence(busy)) == (place is None)
+    if place is not None:
+        assert made.verdict.startswith("Inconclusive")
+        assert "other programs used the cores while" in made.verdict
+    assert facts_of(made)["Other programs"].startswith("used this machine's cores during ")
+
+
+def facts_of(made):
+    section = next(section for section in made.sections if section.title == "The search")
+    return dict(section.blocks[0].rows)
+
+
+def test_a_client_at_its_limit_does_not_make_a_server_cold():
+    study = sample_study()
+    (name, *_) = (row.name for row in study.ranked)
+    assert "Never warm" not in facts_of(tuning_document(with_limited_client(study, name)))
+    assert "Never warm" in facts_of(tuning_document(with_limited_client(study, name, field="is_cold")))
 
 
 def test_nothing_is_said_to_be_best_beside_a_limited_client():

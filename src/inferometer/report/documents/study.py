@@ -358,6 +358,7 @@ def _search(study: Study) -> Facts:
             if study.account is None
             else ("Time", _time_text(study)),
             *_startup(study),
+            *_busy(study),
             *((("Taken from the journal", f"{earlier} by earlier runs"),) if recalled else ()),
             ("Hardware", facts.hardware(study)),
         ),
@@ -370,7 +371,7 @@ def _startup(study: Study) -> Iterator[tuple[str, str]]:
     if found is not None:
         yield "Start-up of the best one", f"{quantity(found)} s until it was ready and warm"
     cold = dict.fromkeys(
-        knob_words(facts.knobs_of_name(study, trial.name)) for trial in study.measured if trial.note
+        knob_words(facts.knobs_of_name(study, trial.name)) for trial in study.measured if trial.is_cold
     )
     if cold:
         named = ", ".join(list(cold)[:NAMED])
@@ -378,6 +379,15 @@ def _startup(study: Study) -> Iterator[tuple[str, str]]:
         yield (
             "Never warm",
             f"{named}{more}: still getting faster at the end of the warm-up; figures may be too low",
+        )
+
+
+def _busy(study: Study) -> Iterator[tuple[str, str]]:
+    count = sum(trial.is_host_busy for trial in study.measured)
+    if count:
+        yield (
+            "Other programs",
+            f"used this machine's cores during {count} of {plural(len(study.measured), 'measurement')}",
         )
 
 

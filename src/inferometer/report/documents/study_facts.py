@@ -171,10 +171,14 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
             "does not satisfy the constraints" if found.has_default else "gave no measurement to compare with"
         )
         return f"{name} is the best{where} {target}{on}; the default configuration {problem}."
-    if found.limited:
+    if found.is_spoilt:
+        why = (
+            f"this client was the limit for {' and '.join(found.limited)}"
+            if found.limited
+            else f"other programs used the machine while {' and '.join(found.disturbed)} was measured"
+        )
         return (
-            f"{name} has the best figures{where} {target}{on}, but this client was the limit for "
-            f"{' and '.join(found.limited)}, so their difference is not known."
+            f"{name} has the best figures{where} {target}{on}, but {why}, so their difference is not known."
         )
     if round(found.gain_percent) <= 0:
         return f"{name} is the best of them{where} but showed no gain over the default configuration{on}."

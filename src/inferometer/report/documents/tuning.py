@@ -232,10 +232,10 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         return f"No configuration meets the SLO ({_promise(study)}); {best_words}."
     if found.best.name == study.default_name and len(study.ranked) == 1:
         return f"Only {_own_words(study)} was measured: {_gives(study, best)}."
-    if found.best.name == study.default_name and found.limited:
+    if found.best.name == study.default_name and found.is_spoilt:
         return (
             f"Inconclusive whether anything beats {_own_words(study)}: nothing gave more than its "
-            f"{_gives(study, best)}, but {_client_words(study, found)}"
+            f"{_gives(study, best)}, but {_spoilt_words(study, found)}"
         )
     if found.best.name == study.default_name:
         words = f"Keep {_own_words(study)}: nothing tried beats its {_gives(study, best)}"
@@ -253,10 +253,10 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
             own_trial = next(row.best for row in study.ranked if row.name == study.default_name)
             why = f"may meet the SLO or not: {_open_words(own_trial)}"
         return f"{words}; {own} {why}."
-    if found.limited:
+    if found.is_spoilt:
         return (
             f"Inconclusive: the best figures are those of {shapes}: {_gives(study, best)}. Their difference from "
-            f"{own}, {difference(found.gain)}, may not be the server's: {_client_words(study, found)}"
+            f"{own}, {difference(found.gain)}, may not be the server's: {_spoilt_words(study, found)}"
         )
     if not found.is_sure:
         lead = difference(found.gain)
@@ -273,16 +273,19 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     return f"{words}, {lead}."
 
 
-def _client_words(study: Study, found: Recommendation) -> str:
-    """Say for which configurations this client was the limit, and what to do."""
+def _spoilt_words(study: Study, found: Recommendation) -> str:
+    """Say for which configurations this client was the limit or other programs ran, and what to do."""
     names = [
-        _own_words(study) if name == study.default_name else label(study, name) for name in found.limited
+        _own_words(study) if name == study.default_name else label(study, name)
+        for name in found.limited or found.disturbed
     ]
     which = few_words(names) if len(names) > 2 else " and ".join(names)
-    return (
-        f"this client was the limit for {which}. Repeat the search while no other program uses the cores, or from "
-        "another machine."
+    why = (
+        f"this client was the limit for {which}"
+        if found.limited
+        else f"other programs used the cores while {which} {'were' if len(names) > 1 else 'was'} measured"
     )
+    return f"{why}. Repeat the search while no other program uses the cores, or from another machine."
 
 
 def _own_words(study: Study) -> str:
@@ -306,7 +309,7 @@ def _tone(study: Study, found: Recommendation | None) -> Tone:
         return Tone.WARNING
     if found is None or not found.does_pass:
         return Tone.BAD
-    if found.limited:
+    if found.is_spoilt:
         return Tone.WARNING
     if found.best.name == study.default_name:
         return Tone.PLAIN
@@ -340,6 +343,8 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         detail = "no certain gain"
         if found.limited:
             detail = "this client was the limit"
+        elif found.disturbed:
+            detail = "other programs ran"
         elif found.is_sure:
             own = _own_words(study) if facts.is_launched(study) else "the model's own"
             detail = f"against {own}" if found.is_repeated else "from one run"
