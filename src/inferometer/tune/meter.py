@@ -143,6 +143,7 @@ class EngineMeter:
         hooks = SimpleNamespace()
         if watcher is not None:
             hooks.is_interrupted = _Patience(watcher.is_interrupted).is_over
+            hooks.prepared = watcher.prepared
         if watcher is not None and len(options) == 1:
             hooks.progressed = watcher.progressed
         self._watcher = completed(hooks)
@@ -364,6 +365,7 @@ class EngineMeter:
             )
             setup = _prepared(options)
             self.rate_unit = setup.result.effective.rate_unit
+            self._watcher.prepared(setup.result.effective)
             if model in self._prompts and options.streaming:
                 setup = replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
             return setup
