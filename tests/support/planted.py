@@ -29,7 +29,7 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", values)]) for values in inputs]
 '''
 
-_TENSORS = """max_batch_size: 8
+TENSORS = """max_batch_size: 8
 input [ { name: "INPUT" data_type: TYPE_FP32 dims: [ 4 ] } ]
 output [ { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 4 ] } ]
 """
@@ -58,7 +58,7 @@ class PlantedStep:
             for name, value in given.items()
         )
         group = f"instance_group [ {{ kind: KIND_CPU count: {self.instances} }} ]\n"
-        return f'backend: "python"\n{_TENSORS}{group}{parameters}'
+        return f'backend: "python"\n{TENSORS}{group}{parameters}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Planted:
         return (self.name, *(step.name for step in self.steps))
 
     def config(self) -> str:
-        return ensemble(_TENSORS, [step.name for step in self.steps])
+        return ensemble(TENSORS, [step.name for step in self.steps])
 
 
 def ensemble(tensors: str, names: Sequence[str]) -> str:
