@@ -29,7 +29,7 @@ from tests.support.planted import TENSORS
 
 RIGHT, OPEN, WRONG = "right", "inconclusive", "wrong"
 SPINNER = "while True: pass"
-CODE = '''"""Holds one of `slots` file locks, and sleeps: `fixed` ms, and `item` ms times the inferences to the `power`."""
+CODE = '''"""Holds one of `slots` locks, and sleeps: `fixed` ms, and `item` ms times the inferences to the `power`."""
 
 import fcntl
 import json
