@@ -9,10 +9,12 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere laptop hooks clean
+.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side planted trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere laptop hooks clean
 
-# Tests start many processes, which is faster with compiled modules, and share few cores: no spinning threads.
-$(COMPILED) test tests unit quick samples fuzz torture laptop test-live: export PYTHONDONTWRITEBYTECODE :=
+# Modules are compiled when they are first imported: compiling all of them takes a third of the installation.
+export PYTHONDONTWRITEBYTECODE :=
+
+# Tests start many processes, which share few cores: no spinning threads.
 $(COMPILED) test tests unit quick samples fuzz torture laptop test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list the targets
@@ -23,7 +25,7 @@ $(PYTHON):
 	@python3 -m venv --without-pip $(VENV)
 	@python3 -m pip --python $(PYTHON) install --quiet --disable-pip-version-check --constraint constraints.txt pip 2> /dev/null || $(PYTHON) -m ensurepip > /dev/null
 
-INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(PYTHON) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt
 
 # One environment, two stamps: the demo needs the package with the embedded server, everything else also the tools.
 $(DEMO): pyproject.toml constraints.txt | $(PYTHON)
@@ -139,6 +141,9 @@ samples: $(STAMP) $(BROWSER)  ## the statistical tests and the browser's matrix 
 pictures: $(STAMP)  ## update the pictures of docs/reports.md with Chromium
 	PYTHONPATH=. $(PYTHON) -m tests.support.pictures
 	PYTHONPATH=. $(PYTHON) -m tests.support.ui_pictures
+
+planted: $(STAMP)  ## verdicts on troubles planted on a real Triton, 20 of each: none may be wrong
+	$(PYTHON) -m benchmarks.planted_series
 
 side-by-side: $(STAMP)  ## our perf_analyzer next to the real one: ten models, two protocols, three loads
 	$(PYTHON) -m benchmarks.side_by_side

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.stats.ends import Ends
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.series import Series, percentile
 
 Times = NDArray[np.float64]

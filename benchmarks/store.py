@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from benchmarks.bar import BenchError, Contest, Sample, Setting
 from benchmarks.children import run
 from benchmarks.live_page import pages
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.run import FINISHED, Point, Run
 from inferometer.store.run_folder import RunFolder

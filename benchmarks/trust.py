@@ -29,7 +29,8 @@ from inferometer.model.spec import ModelSpec
 from inferometer.report.format import quantity
 from inferometer.stats.doubts import stall_period_s
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import Estimate, Level, Measurement
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock

@@ -12,8 +12,9 @@ from inferometer.measure.level import measure_level
 from inferometer.measure.points import LastOutcome, points
 from inferometer.measure.saturation import knee
 from inferometer.options.options import Options
-from inferometer.stats.measurement import Distribution, TokenFigures
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.stopping import Precision
+from inferometer.stats.text_figures import TokenFigures
 from tests.support.simulation import Reply
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from inferometer.diagnose.diagnosis import Change
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.observe.statistics import Executions
-from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse
+from inferometer.stats.machine_figures import CoreUse, GpuFigures, HostUse
 
 GIB = 1 << 30
 

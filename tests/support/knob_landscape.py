@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 from inferometer.options.varying import Vary
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune.condition import parse_condition
 from inferometer.tune.knobs import knobs_of
 from inferometer.tune.scoring import Goal, rank

@@ -16,15 +16,9 @@ from heapq import heappop, heappush
 from inferometer.base.units import NS_PER_S
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
-from inferometer.stats.measurement import (
-    ClientCost,
-    CoreUse,
-    Distribution,
-    Estimate,
-    HostUse,
-    Level,
-    Measurement,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.machine_figures import CoreUse, HostUse
+from inferometer.stats.measurement import ClientCost, Level, Measurement
 from inferometer.stats.result import Result
 
 SLICE_S = 0.003

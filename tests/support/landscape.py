@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.run import FINISHED, Point, Run
 from inferometer.store.run_folder import RunFolder
 from inferometer.store.store import Store

@@ -44,35 +44,26 @@ from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
+from inferometer.stats.estimate import Distribution, Estimate
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.inspection import Inspection, inspection
 from inferometer.stats.measurement import (
     STEP,
-    CallLane,
     ClassFigures,
     ClientCost,
-    Distribution,
-    Estimate,
     FailureGroup,
-    Goodput,
-    Lane,
     Level,
     Measurement,
     Outage,
-    PromiseOutcome,
     Rates,
-    Streaming,
-    TaskFigures,
-    TaskLane,
-    TermOutcome,
-    TokenFigures,
-    TurnFigures,
-    UserRates,
     WindowFigures,
 )
 from inferometer.stats.result import Finding, JudgedLoad, Result
 from inferometer.stats.series import Series
+from inferometer.stats.slo_outcome import Goodput, PromiseOutcome, TermOutcome
+from inferometer.stats.task_figures import CallLane, TaskFigures, TaskLane, TurnFigures
+from inferometer.stats.text_figures import Lane, Streaming, TokenFigures, UserRates
 from inferometer.stats.trend import TrendPoint
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.study import Study

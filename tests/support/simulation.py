@@ -29,7 +29,7 @@ from inferometer.records.ring import CELLS, RingWriter
 from inferometer.services.task_plan import TaskPlan
 from inferometer.services.traffic import Reply as ReadReply
 from inferometer.services.visit_plan import VisitPlan
-from inferometer.stats.measurement import CoreUse, HostUse
+from inferometer.stats.machine_figures import CoreUse, HostUse
 from tests.support.clock import FakeClock
 
 

@@ -13,7 +13,7 @@ from inferometer.options.options import Options
 from inferometer.records.records import join
 from inferometer.scenario.run import ScenarioRequest, prepare_scenario
 from inferometer.scenario.spec import checked_scenario
-from inferometer.stats.measurement import TaskFigures
+from inferometer.stats.task_figures import TaskFigures
 from inferometer.stats.tasks import TaskBook, TaskTally, TaskTrace, critical_path, task_figures
 from tests.support.call_log import Heard
 from tests.support.task_graphs import KnownFigures, LoggedCall, known_figures

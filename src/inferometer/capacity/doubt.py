@@ -4,7 +4,7 @@ from inferometer.base.slo import Slo, Term
 from inferometer.base.units import plain_number
 from inferometer.capacity.replica import LEAST_PART, load_words, measured_levels
 from inferometer.stats.binomial import SIDE
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.promises import LARGEST_SHARE
 from inferometer.stats.result import Result
 

@@ -16,7 +16,9 @@ from inferometer.capacity.plan import Basis, EnergyUse
 from inferometer.capacity.replica import NEAR, Draws
 from inferometer.capacity.text_replica import TextReplica
 from inferometer.capacity.traffic import ExpectedTraffic
-from inferometer.stats.measurement import EnergyFigures, Estimate, Measurement
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import EnergyFigures
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 
 W_PER_KW = 1000

@@ -7,7 +7,7 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
 from inferometer.capacity.autoscaling import Autoscaling
 from inferometer.capacity.traffic import Stretch
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling
 
 Basis = Literal["measured", "interpolated", "extrapolated"]

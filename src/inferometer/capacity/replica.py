@@ -34,7 +34,8 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.stats.binomial import share_estimate
-from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.series import BINS_PER_OCTAVE
 

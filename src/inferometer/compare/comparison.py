@@ -5,7 +5,7 @@ from typing import ClassVar
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
 from inferometer.options.effective import common_unit
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.result import Result
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"

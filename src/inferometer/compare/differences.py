@@ -34,9 +34,10 @@ from inferometer.compare.comparison import (
     LevelDifference,
 )
 from inferometer.compare.turns import PERCENTILES, TurnSeries
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.intervals import allowed, correlation, relative_difference, student_t
-from inferometer.stats.measurement import Estimate, Level
+from inferometer.stats.measurement import Level
 from inferometer.stats.series import joined
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, rule_either_way
 

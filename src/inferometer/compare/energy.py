@@ -11,7 +11,9 @@ from inferometer.compare.comparison import (
     EnergyDifference,
 )
 from inferometer.compare.differences import unpaired_percent
-from inferometer.stats.measurement import EnergyFigures, Estimate, Level
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import EnergyFigures
+from inferometer.stats.measurement import Level
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, rule_either_way
 
 FIGURES = {"energy per request": "per_request", "energy per token": "per_token"}

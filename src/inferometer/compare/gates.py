@@ -24,8 +24,9 @@ from inferometer.compare.comparison import (
 )
 from inferometer.options.names import option_name
 from inferometer.stats.binomial import share_estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
-from inferometer.stats.measurement import UNSTATED, Estimate, Level
+from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.promises import INSIDE
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words, rule
 from inferometer.stats.wrong_answers import checked, pooled, share_words

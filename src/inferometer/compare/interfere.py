@@ -58,8 +58,10 @@ from inferometer.options.effective import common_unit
 from inferometer.options.mixing import INTERFERE_REFUSED
 from inferometer.options.names import option_name, with_names
 from inferometer.options.options import DURATION_S, Options
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import FULL, Estimate, HostUse, Level, Measurement
+from inferometer.stats.machine_figures import FULL, HostUse
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.verdict import SHOWN, rule
 from inferometer.stats.watcher import Watcher, completed

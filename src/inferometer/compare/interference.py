@@ -7,7 +7,8 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
 from inferometer.base.units import INFERENCES, quantity
 from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
-from inferometer.stats.measurement import CROWDED, Measurement
+from inferometer.stats.machine_figures import CROWDED
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 
 CORES, GPU, BANDWIDTH, WORK, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT, STRANGER = (

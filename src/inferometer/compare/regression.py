@@ -20,6 +20,7 @@ from inferometer.compare.comparison import (
     UNDECIDED,
 )
 from inferometer.compare.gates import Gate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.expectation import (
     FALSE_FAILURES,
     FEWEST_GOOD,
@@ -30,7 +31,6 @@ from inferometer.stats.expectation import (
 from inferometer.stats.figures import named
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.level_shift import level_shift
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.promises import INSIDE
 from inferometer.stats.trend import LEAST, TrendPoint
 from inferometer.stats.verdict import SHOWN, percent_words

@@ -18,7 +18,8 @@ from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.host import host_remarks, together
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint, Ramp
 from inferometer.measure.level import measure_level_windows
-from inferometer.stats.measurement import HostUse, Level, Measurement
+from inferometer.stats.machine_figures import HostUse
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.merge import Subject, counters_were_reset, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision

@@ -40,8 +40,9 @@ from inferometer.diagnose.holding import (
 from inferometer.diagnose.observation import Observation, Step, StepSetup, inside_s
 from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, with_station
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import relative_difference
-from inferometer.stats.measurement import FULL, SOME, Estimate
+from inferometer.stats.machine_figures import FULL, SOME
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling, rule
 
 BUSY_CLIENT = 0.9  # share of a core

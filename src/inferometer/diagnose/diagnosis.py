@@ -9,8 +9,10 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.units import INFERENCES
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import relative_difference
-from inferometer.stats.measurement import Estimate, GpuFigures, Level
+from inferometer.stats.machine_figures import GpuFigures
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, Ruling, rule
 

@@ -15,7 +15,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.observation import Observation, Step, inside_s
 from inferometer.diagnose.queueing import Cores, Devices, Pipeline, Station, predict
-from inferometer.stats.measurement import CoreUse, HostUse
+from inferometer.stats.machine_figures import CoreUse, HostUse
 
 GPU_DEVICE = "gpu"
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, if only batches of one size were observed

@@ -8,7 +8,9 @@ from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.units import INFERENCES, NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, Executions, ModelStatistics
-from inferometer.stats.measurement import CROWDED, Estimate, GpuFigures, HostUse, Level, NetworkFigures
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import CROWDED, GpuFigures, HostUse, NetworkFigures
+from inferometer.stats.measurement import Level
 
 US_PER_S = 1_000_000
 

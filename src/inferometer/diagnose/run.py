@@ -31,7 +31,7 @@ from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
 from inferometer.services.kind import KINDS
 from inferometer.services.originals import Originals
-from inferometer.stats.measurement import CROWDED
+from inferometer.stats.machine_figures import CROWDED
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher, until
 

@@ -4,7 +4,9 @@ from typing import Literal
 
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
-from inferometer.stats.measurement import Distribution, Level, LlmServerFigures
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.machine_figures import LlmServerFigures
+from inferometer.stats.measurement import Level
 
 PREFILL = "prefill"  # reading prompts takes the server's time
 DECODE = "decode"  # generating tokens takes it

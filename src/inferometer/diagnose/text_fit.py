@@ -29,15 +29,10 @@ from inferometer.base.units import NS_PER_S, plain_number
 from inferometer.diagnose.text_engine import PrefillMode, TextEngine
 from inferometer.diagnose.text_lengths import Pair, mean_lengths, measured_pairs, reduced
 from inferometer.diagnose.text_load import TIME_FIGURES, TPOT, TTFT, TextLoad, simulate_text
-from inferometer.stats.measurement import (
-    Distribution,
-    Estimate,
-    Lane,
-    Level,
-    Measurement,
-    TokenFigures,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
+from inferometer.stats.text_figures import Lane, TokenFigures
 
 PARAMETERS = ("fixed_s", "answer_s", "context_s", "prompt_s", "outside_s")
 _FITTED = ("mean", TTFT, "ttft p50", "ttft p99", TPOT, "tpot p99")

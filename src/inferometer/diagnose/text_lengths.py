@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from inferometer.dataset.lengths import LengthRules, draw_outputs, draw_pairs
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.estimate import Distribution
 
 Pair = tuple[int, int]
 """Tokens of a prompt and of its answer."""

@@ -29,7 +29,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.slo import Slo, Term
 from inferometer.stats.binomial import at_least, at_most
 from inferometer.stats.intervals import allowed, correlation
-from inferometer.stats.measurement import Keeping
+from inferometer.stats.slo_outcome import Keeping
 
 Floats = NDArray[np.float64]
 

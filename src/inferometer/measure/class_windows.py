@@ -12,12 +12,13 @@ from inferometer.measure.conclusion import RawLevel, conclude
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings, LoadPoint
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
-from inferometer.stats.measurement import STEP, ClassFigures, TaskFigures, WindowFigures
+from inferometer.stats.measurement import STEP, ClassFigures, WindowFigures
 from inferometer.stats.merge import counters_were_reset
 from inferometer.stats.outages import OutageWatch
 from inferometer.stats.promises import OWN_TIMES
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.slo import began_ns
+from inferometer.stats.task_figures import TaskFigures
 from inferometer.stats.tasks import task_figures
 from inferometer.stats.windows import Expense, Lateness, Window, WindowRules, figures, has_answers
 

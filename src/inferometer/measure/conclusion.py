@@ -30,16 +30,14 @@ from inferometer.stats.doubts import (
     slow_requests,
 )
 from inferometer.stats.energy import PoweredDevice, energies
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import HostUse, NetworkFigures
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
     ClassFigures,
     Doubt,
-    Estimate,
-    HostUse,
     Level,
     Measurement,
-    NetworkFigures,
-    PromiseOutcome,
     Rates,
     WindowFigures,
 )
@@ -49,6 +47,7 @@ from inferometer.stats.overload import busy_rate, is_beyond
 from inferometer.stats.promises import judge, without_client
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
+from inferometer.stats.slo_outcome import PromiseOutcome
 from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
 from inferometer.stats.verdict import is_precise
 from inferometer.stats.windows import Window

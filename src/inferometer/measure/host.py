@@ -15,7 +15,8 @@ from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest, has_gp
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
 from inferometer.stats.energy import PoweredDevice, PowerReading
-from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse, Measurement
+from inferometer.stats.machine_figures import CoreUse, GpuFigures, HostUse
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.merge import gpu_figures
 
 _STUB = "python_backend_stub"

@@ -13,7 +13,8 @@ from inferometer.measure.conclusion import asked_per_s, latency_name, maybe_capa
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.measure.liveness import GONE_NS, Liveness
 from inferometer.stats.doubts import TOKENS, moving_figure
-from inferometer.stats.measurement import Estimate, WindowFigures
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.merge import latency_estimate, rate_estimate, token_estimate
 from inferometer.stats.overload import is_beyond, is_within
 from inferometer.stats.promises import judge

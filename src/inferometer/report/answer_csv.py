@@ -16,8 +16,8 @@ from inferometer.report.csv import spreadsheet_cell
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.documents.speed import verdict_of
 from inferometer.stats import figures
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.inspection import Inspection
-from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial

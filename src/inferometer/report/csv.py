@@ -18,18 +18,12 @@ from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import (
-    ClassFigures,
-    Distribution,
-    Estimate,
-    GpuFigures,
-    Level,
-    Measurement,
-    PromiseOutcome,
-    ServerMetrics,
-    TaskFigures,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.machine_figures import GpuFigures, ServerMetrics
+from inferometer.stats.measurement import ClassFigures, Level, Measurement
 from inferometer.stats.result import Result
+from inferometer.stats.slo_outcome import PromiseOutcome
+from inferometer.stats.task_figures import TaskFigures
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of a file have the same columns."""

@@ -10,7 +10,8 @@ from inferometer.base.units import NS_PER_US
 from inferometer.options.effective import Effective
 from inferometer.stats import verdict
 from inferometer.stats.doubts import BARS
-from inferometer.stats.measurement import PHASE, UNSTATED, Distribution, Estimate, Level
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import PHASE, UNSTATED, Level
 
 GIB = 1024**3
 NONE = "-"  # a figure that does not exist

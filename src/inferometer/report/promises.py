@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from inferometer.report.format import duration, interval, level_label, level_value, quantity, share
-from inferometer.stats.measurement import Keeping, Level, PromiseOutcome, TermOutcome
+from inferometer.stats.measurement import Level
 from inferometer.stats.promises import INSIDE, TOO_FEW
 from inferometer.stats.result import Result
+from inferometer.stats.slo_outcome import Keeping, PromiseOutcome, TermOutcome
 
 Judged = tuple[Level, PromiseOutcome]
 

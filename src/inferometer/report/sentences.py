@@ -20,23 +20,12 @@ from inferometer.report.format import (
     significant,
 )
 from inferometer.report.promises import outcome_words, verdict_word
-from inferometer.stats.measurement import (
-    AskedLengths,
-    CancelFigures,
-    ClientCost,
-    Distribution,
-    FailureGroup,
-    Level,
-    Measurement,
-    Phase,
-    QueueFigures,
-    ServerMetrics,
-    StartFigures,
-    Streaming,
-    TokenFigures,
-)
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.machine_figures import QueueFigures, ServerMetrics
+from inferometer.stats.measurement import ClientCost, FailureGroup, Level, Measurement, StartFigures
 from inferometer.stats.result import Finding, JudgedLoad
 from inferometer.stats.slo import metric_of
+from inferometer.stats.text_figures import AskedLengths, CancelFigures, Phase, Streaming, TokenFigures
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",

@@ -19,7 +19,8 @@ from inferometer.report.format import duration, quantity, share
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
 from inferometer.selftest.drive import HelperProcess, NullServer, run_load, workers
 from inferometer.selftest.null_server import Behaviour, Stall, dealt
-from inferometer.stats.measurement import Distribution, Measurement
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.series import Durations, percentile
 
 SMALL = 64  # bytes of a request

@@ -10,7 +10,7 @@ use is that of the upper end of the interval, so that it suffices.
 import math
 
 from inferometer.base.frozen import frozen
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 CLUSTER_COST = 1.15  # maximum CPU per request of a cluster client, relative to a single worker
 RECORD_CPU_US = 1.6  # of the command that merges the reports of all clients (benchmarks/merge.py)

@@ -9,8 +9,8 @@ from inferometer.load.plan import Closed
 from inferometer.selftest.drive import NullServer, ServerReport, run_load, workers
 from inferometer.selftest.limits import CONCURRENCY, limited_by
 from inferometer.selftest.null_server import Behaviour
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import Estimate
 
 REPEATS = 6
 SURE = 0.975  # share below the upper end of a 95 % interval

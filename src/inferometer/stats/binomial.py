@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 SIDE = 0.025  # probability of a true share beyond either end of an interval
 

@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, rough, share
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import (
-    CoreUse,
-    Distribution,
-    Doubt,
-    Estimate,
-    HostUse,
-    Measurement,
-    WindowFigures,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.machine_figures import CoreUse, HostUse
+from inferometer.stats.measurement import Doubt, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
 
 MEAN = "mean latency"

@@ -16,8 +16,10 @@ import numpy as np
 
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, share
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import DeviceEnergy, EnergyFigures, Estimate, Measurement
+from inferometer.stats.machine_figures import DeviceEnergy, EnergyFigures
+from inferometer.stats.measurement import Measurement
 
 SHORTEST_S = 4.0  # counters and power sensors are updated about ten times a second
 LEAST_COVERED = 0.9  # share of the measured time between the first and the last reading

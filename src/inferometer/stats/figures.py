@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.stats.energy import energies
-from inferometer.stats.measurement import Distribution, Estimate, Measurement
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import Measurement
 
 MEGA = 1_000_000
 GOODPUT_RATE = "goodput_rate"

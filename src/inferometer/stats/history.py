@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 from inferometer.base.frozen import frozen
 from inferometer.options.options import MODERN
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import named
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.trend import TrendPoint
 
 FIGURES = ("throughput", "p50", "p90", "p99", "ttft", "tokens")

@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import Distribution, Estimate
+from inferometer.stats.estimate import Distribution, Estimate
 from inferometer.stats.series import Series, Sketch, Sorted, rank
 
 MOST_SECTIONS = 64

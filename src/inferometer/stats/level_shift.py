@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.trend import SURE, Logs, pulled_in
 
 FEWEST_BEFORE = 6

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S
 from inferometer.observe.metrics import Sample
-from inferometer.stats.measurement import LlmServerFigures
+from inferometer.stats.machine_figures import LlmServerFigures
 
 if TYPE_CHECKING:
     from inferometer.observe.llm_metrics import LlmReading

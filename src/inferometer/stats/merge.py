@@ -16,6 +16,7 @@ from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
 from inferometer.stats.binomial import share_estimate
 from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import (
     SHOWN,
     estimates,
@@ -26,24 +27,12 @@ from inferometer.stats.intervals import (
     rate_interval,
 )
 from inferometer.stats.llm_server import maybe_llm_server
-from inferometer.stats.measurement import (
-    CheckFigures,
-    ClientCost,
-    Estimate,
-    FailureGroup,
-    Goodput,
-    GpuFigures,
-    HostFigures,
-    Measurement,
-    QueueFigures,
-    SequenceFigures,
-    ServerMetrics,
-    StartFigures,
-    Streaming,
-    TokenFigures,
-)
+from inferometer.stats.machine_figures import GpuFigures, HostFigures, QueueFigures, ServerMetrics
+from inferometer.stats.measurement import ClientCost, FailureGroup, Measurement, SequenceFigures, StartFigures
 from inferometer.stats.series import Series
+from inferometer.stats.slo_outcome import CheckFigures, Goodput
 from inferometer.stats.streams import lanes
+from inferometer.stats.text_figures import Streaming, TokenFigures
 from inferometer.stats.windows import Window
 from inferometer.stats.work import (
     MANY,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_US
 from inferometer.records.network_path import NetworkPath
 from inferometer.records.records import Records
-from inferometer.stats.measurement import Estimate, NetworkFigures, PhaseTimes, RequestPhases
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import NetworkFigures, PhaseTimes, RequestPhases
 
 MOST = 20_000  # requests kept for medians; beyond, every second, fourth, ... is kept
 FEWEST = 6  # connections for a 95 % interval of their median

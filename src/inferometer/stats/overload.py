@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import bunch_ends, ratio_sections
-from inferometer.stats.measurement import Estimate
 
 QUICK = 5  # percentile of the service time of requests that met no queue
 FEWEST = 50  # ends while requests were waiting

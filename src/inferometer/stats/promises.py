@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from inferometer.base.slo import MOST_FAILED, SHARES, TASK, Slo, Term
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
-from inferometer.stats.measurement import Estimate, Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.series import Series
 from inferometer.stats.slo import is_each_within
+from inferometer.stats.slo_outcome import Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.windows import Window
 
 OWN_TIMES = ("latency", TASK)  # of what the level counts: requests, visits or tasks

@@ -13,9 +13,10 @@ from inferometer.base.slo import Term, parse_slo
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
-from inferometer.stats.measurement import ClassFigures, Keeping, Level, Measurement
+from inferometer.stats.measurement import ClassFigures, Level, Measurement
 from inferometer.stats.mlperf import MlperfVerdict
 from inferometer.stats.prompt_figures import PromptFigures
+from inferometer.stats.slo_outcome import Keeping
 
 CLIENT = "the client's own limit"
 """Part of what limits a search if the client was at its limit at the loads beyond the estimate."""

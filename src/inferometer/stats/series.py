@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.frozen import frozen
 from inferometer.base.slo import PERCENTILES
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.estimate import Distribution
 
 Durations = NDArray[np.int64]
 

@@ -21,7 +21,8 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import INFERENCES, NS_PER_MS, duration, plain_number, quantity, share
 from inferometer.stats.doubts import FEWEST_WINDOWS, courses, drift, sparkline
-from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import Doubt, WindowFigures
 
 MERGED = 3  # windows that the stability rule compares and a report merges
 SHORTEST = 0.5  # minimum share of the given time that the precision rule uses

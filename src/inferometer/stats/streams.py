@@ -18,11 +18,12 @@ from inferometer.base.frozen import frozen
 from inferometer.base.slo import PERCENTILES
 from inferometer.base.units import NS_PER_S
 from inferometer.records.records import Column, Records
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, with_intervals
-from inferometer.stats.measurement import (
+from inferometer.stats.series import Durations, Series, joined
+from inferometer.stats.text_figures import (
     AskedLengths,
     CancelFigures,
-    Estimate,
     Lane,
     Phase,
     PromptClass,
@@ -30,7 +31,6 @@ from inferometer.stats.measurement import (
     TokenFigures,
     UserRates,
 )
-from inferometer.stats.series import Durations, Series, joined
 
 THOUSANDTHS = 1000  # of tokens per second: user rates are stored as whole numbers
 CLASSES = (

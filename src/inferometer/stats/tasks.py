@@ -26,9 +26,10 @@ from inferometer.records.tasks import (
     outcomes,
     task_numbers,
 )
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, with_intervals
-from inferometer.stats.measurement import CallLane, Estimate, TaskFigures, TaskLane, TurnFigures
 from inferometer.stats.series import Series, joined
+from inferometer.stats.task_figures import CallLane, TaskFigures, TaskLane, TurnFigures
 
 MOST_TURNS = 64  # with figures of their own; later turns are counted with the last of these
 SAMPLE = 12  # tasks that are shown in full

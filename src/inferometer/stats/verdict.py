@@ -11,7 +11,7 @@ import math
 from typing import Literal
 
 from inferometer.base.frozen import frozen
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 Ruling = Literal["shown", "not shown", "inconclusive"]
 SHOWN: Ruling = "shown"

@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S
 from inferometer.stats.ends import Groups
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import (
     bunch_ends,
     mean_of_sections,
@@ -55,7 +56,6 @@ from inferometer.stats.intervals import (
     ratio_sections,
     student_t,
 )
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.series import Series
 
 MANY = 100  # rounds from which on ends are counted; also degrees of freedom that count as unlimited

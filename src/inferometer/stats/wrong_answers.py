@@ -14,7 +14,8 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import plain_number, share
 from inferometer.stats.binomial import share_estimate
-from inferometer.stats.measurement import CheckFigures, Level
+from inferometer.stats.measurement import Level
+from inferometer.stats.slo_outcome import CheckFigures
 
 FALSE_ALARMS = 0.001  # share of runs of a server that is equally often wrong at every load
 

@@ -13,9 +13,10 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.records.records import Column
 from inferometer.report.format import level_label
 from inferometer.report.sentences import level_sentence
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, named
 from inferometer.stats.level_progress import LevelProgress
-from inferometer.stats.measurement import Estimate, Level
+from inferometer.stats.measurement import Level
 from inferometer.stats.watcher import Watcher
 
 PERIOD_NS = 190 * NS_PER_MS  # shortest time between samples: progress arrives at least every 200 ms

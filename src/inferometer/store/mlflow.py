@@ -28,8 +28,8 @@ from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.writing import write_file, writing
 from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.report.saved import read, write_page
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import named
-from inferometer.stats.measurement import Estimate
 from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, Point, Run
 
 EXPERIMENT = "inferometer"

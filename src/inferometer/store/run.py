@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from inferometer.base.frozen import frozen
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 SCHEMA = 1
 QUEUED, RUNNING, FINISHED, FAILED, KILLED = "queued", "running", "finished", "failed", "killed"

@@ -7,7 +7,7 @@ from datetime import datetime
 from inferometer.base.units import NS_PER_MS
 from inferometer.report.document import Column, Document, Facts, Section, Table, Tone, text_columns
 from inferometer.report.format import NONE, duration, level_label, plural, quantity, time_span
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.run import FAILED, KILLED, Run
 
 _TONES = {FAILED: Tone.BAD, KILLED: Tone.WARNING}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import named
-from inferometer.stats.measurement import Estimate, Level
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, best
 from inferometer.stats.verdict import INCONCLUSIVE, Ruling
 from inferometer.store.run import ALL_FAILED, SLO_VIOLATED, NamedFigures, Point, Run

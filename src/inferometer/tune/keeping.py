@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from inferometer.stats.binomial import SIDE, share_estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, Source
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.promises import LARGEST_SHARE, MEAN_SHARE
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling
 from inferometer.tune.scoring import Constraint, Goals, RankedVariant

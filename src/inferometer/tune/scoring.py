@@ -8,9 +8,9 @@ from functools import cache, cmp_to_key, partial
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.units import plain_number
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import Estimate
 from inferometer.tune.trial import Figures, Setting, Trial, TrialPart, counted, pooled
 
 LISTED_WEIGHT = 10.0

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
 from inferometer.base.units import INFERENCES
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 from inferometer.tune.keeping import any_keeps, keeps
 from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank

@@ -6,8 +6,8 @@ from enum import Enum
 
 from inferometer.base.frozen import frozen
 from inferometer.server.guarded import MEMORY_WORDS
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import BY_TAG, known_tag
-from inferometer.stats.measurement import Estimate
 
 
 @frozen

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import Gpu
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import MEGA, METRICS, Source
-from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
+from inferometer.stats.machine_figures import GpuFigures
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.merge import gpu_figures
 from inferometer.tune import model_config
 from inferometer.tune.search.search import Proposal

@@ -16,7 +16,8 @@ from inferometer.measure.run import run
 from inferometer.options.names import option_name
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.stats.measurement import Distribution, Measurement
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.twin.fit import (

@@ -17,7 +17,8 @@ from inferometer.diagnose.pipeline import Cores, Pipeline
 from inferometer.diagnose.text_fit import is_text_run
 from inferometer.model.spec import ModelSpec
 from inferometer.options.names import option_name
-from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.twin.errors import Guess, anchor_spot, band, error_models, nearest
 from inferometer.twin.plain import as_observed, check_plain, plain_model, plain_notes

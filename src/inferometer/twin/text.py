@@ -27,7 +27,8 @@ from inferometer.diagnose.text_load import (
     response_guess_s,
     simulate_text,
 )
-from inferometer.stats.measurement import Estimate, Level
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.twin.errors import Guess, LeastErrors, band, limited_to, nearest, spot
 from inferometer.twin.simulate import MeasuredAs

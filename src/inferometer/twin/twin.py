@@ -12,7 +12,7 @@ from inferometer.diagnose.text_engine import TextEngine
 from inferometer.diagnose.text_lengths import Pair, mean_lengths
 from inferometer.diagnose.text_load import TIME_FIGURES
 from inferometer.options.effective import common_unit, rate_unit
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling, rule
 
 COMMAND = "twin"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
 from inferometer.report.format import duration, level_label, level_value, quantity, time_span
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.verdict import EXIT_INCONCLUSIVE, INCONCLUSIVE
 from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, SLO_VIOLATED, STATES, Point, Run
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates

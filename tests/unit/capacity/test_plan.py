@@ -14,7 +14,7 @@ from inferometer.capacity.run import _basis, _best
 from inferometer.capacity.saved import priced
 from inferometer.report.documents.capacity import capacity_document
 from inferometer.report.markdown import markdown
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune.scoring import Goal
 from inferometer.tune.study import Study
 from inferometer.tune.trial import ClientLoad, Figures, Trial, TrialPart

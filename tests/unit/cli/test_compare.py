@@ -7,14 +7,8 @@ from inferometer.base.notes import Note, Remark
 from inferometer.cli.main import main as inferometer
 from inferometer.compare.comparison import Comparison
 from inferometer.options.effective import Effective
-from inferometer.stats.measurement import (
-    ClientCost,
-    Distribution,
-    Estimate,
-    FailureGroup,
-    Level,
-    Measurement,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import ClientCost, FailureGroup, Level, Measurement
 from inferometer.stats.result import Result
 
 

@@ -3,14 +3,8 @@
 import pytest
 
 from inferometer.options.effective import Effective
-from inferometer.stats.measurement import (
-    ClientCost,
-    Distribution,
-    Estimate,
-    FailureGroup,
-    Level,
-    Measurement,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import ClientCost, FailureGroup, Level, Measurement
 from inferometer.stats.result import Result
 
 EFFECTIVE = {

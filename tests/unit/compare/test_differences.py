@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from inferometer.compare.differences import paired_percent, unpaired_percent
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import student_t
-from inferometer.stats.measurement import Estimate
 
 
 @pytest.mark.parametrize(

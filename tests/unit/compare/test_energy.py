@@ -11,7 +11,7 @@ from inferometer.compare.saved import compare_saved
 from inferometer.report.document import Table
 from inferometer.report.documents.comparison import comparison_document
 from inferometer.stats.energy import PoweredDevice, PowerReading, energy_figures
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 
 def power_log(watts, *, noise=0.0, counter_factor=1.0, seconds=12, **more):

@@ -18,7 +18,8 @@ from inferometer.compare.comparison import (
 )
 from inferometer.compare.gates import judge, parse_gates
 from inferometer.stats.binomial import share_estimate
-from inferometer.stats.measurement import CheckFigures, Estimate
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.slo_outcome import CheckFigures
 
 
 @pytest.mark.parametrize(

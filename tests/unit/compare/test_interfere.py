@@ -33,7 +33,8 @@ from inferometer.compare.live import ModelAtServer
 from inferometer.measure.checks import make
 from inferometer.options.values import Range
 from inferometer.report.saved import document
-from inferometer.stats.measurement import CoreUse, Estimate, GpuFigures, HostUse
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import CoreUse, GpuFigures, HostUse
 from tests.support.reports import sample_interference
 
 IDLE = SharedUse(cores=8, busy=2.0, server_cores=1.5, waiting=0.0)

@@ -31,7 +31,7 @@ from inferometer.diagnose.diagnosis import (
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.observe.statistics import Executions
-from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse
+from inferometer.stats.machine_figures import CoreUse, GpuFigures, HostUse
 
 HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
 

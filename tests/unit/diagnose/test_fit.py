@@ -8,7 +8,7 @@ from inferometer.diagnose.fit import fit, fitted, knows_batches
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.queueing import Cores
 from inferometer.observe.statistics import Executions
-from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse
+from inferometer.stats.machine_figures import CoreUse, GpuFigures, HostUse
 
 
 def row(concurrency, throughput, step, *, items=1, latency_s=0.1, host=None, client_core_s=0.0):

@@ -10,7 +10,7 @@ from inferometer.diagnose.diagnosis import BATCHING, COMPUTE, DYNAMIC_BATCHING, 
 from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.suggest import Circumstances
-from inferometer.stats.measurement import CoreUse, HostUse
+from inferometer.stats.machine_figures import CoreUse, HostUse
 from tests.support.samples import sample
 
 HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)

@@ -11,7 +11,7 @@ from inferometer.diagnose.diagnosis import CLIENT, LIGHT, QUEUE, UNKNOWN
 from inferometer.diagnose.llm import LlmConclusion, conclude_llm, waits_inside
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, ServingLevel
 from inferometer.observe.llm_metrics import LLAMA_CPP, VLLM
-from inferometer.stats.measurement import LlmServerFigures
+from inferometer.stats.machine_figures import LlmServerFigures
 from tests.support.llm_engine import (
     DIALECTS,
     EngineSettings,

@@ -8,7 +8,9 @@ from inferometer.base.notes import Note, Remark
 from inferometer.diagnose.observation import observation, step_setup
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.stats.measurement import ClientCost, Distribution, Estimate, HostUse, Level, Measurement
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.machine_figures import HostUse
+from inferometer.stats.measurement import ClientCost, Level, Measurement
 
 MS = 1_000_000
 

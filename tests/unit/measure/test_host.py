@@ -14,7 +14,7 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.host import HostWatch, LocalServer, ProcessTable, Used, host_remarks, together
 from inferometer.observe.host import Gpu, HostSample
-from inferometer.stats.measurement import CoreUse, HostUse
+from inferometer.stats.machine_figures import CoreUse, HostUse
 from tests.unit.report import builders as build
 
 OURS, WORKER, SERVER, STUB = os.getpid(), 11, 20, 21

@@ -6,15 +6,8 @@ from typing import Any
 from inferometer.base.notes import Remark
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
-from inferometer.stats.measurement import (
-    ClientCost,
-    Distribution,
-    Estimate,
-    FailureGroup,
-    Level,
-    Measurement,
-    WindowFigures,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import ClientCost, FailureGroup, Level, Measurement, WindowFigures
 from inferometer.stats.result import Result
 
 EFFECTIVE: dict[str, Any] = {

@@ -33,12 +33,13 @@ from inferometer.report.documents.study_facts import sentence
 from inferometer.report.documents.tuning import tuning_document
 from inferometer.report.saved import document, to_csv, to_junit
 from inferometer.selftest.check import Check, CheckResult
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, named
 from inferometer.stats.history import FigureHistory
-from inferometer.stats.measurement import Estimate, PromiseOutcome
 from inferometer.stats.promises import judge as judge_slo
 from inferometer.stats.promises import without_client
 from inferometer.stats.result import Finding, JudgedLoad
+from inferometer.stats.slo_outcome import PromiseOutcome
 from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.store.run import FINISHED, Run

@@ -7,8 +7,9 @@ from inferometer.base.answer_file import from_json, to_json
 from inferometer.report.documents.energy import energy_section
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.markdown import markdown
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import BY_TAG, named
-from inferometer.stats.measurement import DeviceEnergy, EnergyFigures, Estimate
+from inferometer.stats.machine_figures import DeviceEnergy, EnergyFigures
 from inferometer.stats.result import Result
 
 ENERGY = EnergyFigures(

@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.base.units import rough
 from inferometer.report import format as form
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 
 @pytest.mark.parametrize(

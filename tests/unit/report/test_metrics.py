@@ -8,7 +8,8 @@ import pytest
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.report.csv import main_csv
 from inferometer.report.sentences import metrics_sentences
-from inferometer.stats.measurement import GpuFigures, HostFigures, Measurement, QueueFigures, ServerMetrics
+from inferometer.stats.machine_figures import GpuFigures, HostFigures, QueueFigures, ServerMetrics
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 from tests.support.reports import classic_report
 

@@ -14,7 +14,10 @@ from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import Distribution, Goodput, Rates, Streaming, TokenFigures, WindowFigures
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Rates, WindowFigures
+from inferometer.stats.slo_outcome import Goodput
+from inferometer.stats.text_figures import Streaming, TokenFigures
 
 POWER = re.compile(r"\de[+-]\d")
 

@@ -419,7 +419,7 @@ class TunedTrials:
         is_known: bool = False,
         tag: str = "perf_throughput",
     ) -> None:
-        from inferometer.stats.measurement import Estimate
+        from inferometer.stats.estimate import Estimate
         from inferometer.tune.search.search import Proposal
         from inferometer.tune.trial import ClientLoad, Figures, Status
         from inferometer.tune.variant import ModelVariant

@@ -23,8 +23,10 @@ from inferometer.report.csv import main_csv
 from inferometer.report.document import Chart, Section, Table, Tone
 from inferometer.report.promises import promise_sentence, verdict_word
 from inferometer.report.saved import document, to_html, to_junit, to_markdown
-from inferometer.stats.measurement import Estimate, FailureGroup, Keeping, Level, PromiseOutcome, TermOutcome
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import FailureGroup, Level
 from inferometer.stats.result import Result
+from inferometer.stats.slo_outcome import Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.verdict import EXIT_INCONCLUSIVE
 from tests.support.samples import examples
 from tests.unit.report import builders as build

@@ -13,7 +13,7 @@ from inferometer.report.documents.serving import server_section
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.report.saved import to_csv
-from inferometer.stats.measurement import LlmServerFigures, ServerMetrics
+from inferometer.stats.machine_figures import LlmServerFigures, ServerMetrics
 from inferometer.stats.result import Result
 from tests.support.llm_engine import EngineSettings, Traffic, simulated_sweep
 

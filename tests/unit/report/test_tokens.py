@@ -10,8 +10,11 @@ from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.perf_analyzer.report import level_block, token_lines
 from inferometer.report.csv import main_csv
 from inferometer.report.sentences import token_sentences
-from inferometer.stats.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
+from inferometer.stats.slo_outcome import Goodput
+from inferometer.stats.text_figures import Streaming, TokenFigures
 
 US = 1000
 NONE = Distribution(0, 0, 0, 0, 0, ())

@@ -13,7 +13,7 @@ from inferometer.report.document import Messages, Tone
 from inferometer.selftest.clients_document import Planned, document, to_json
 from inferometer.selftest.clients_needed import Bounds, Machines, WantedLoad, clients_needed, wire_bytes
 from inferometer.selftest.one_worker import OneWorker, mean_of
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 
 COST = Estimate(20.0, 16.0, 24.0)  # µs: with 15 % more in a cluster 23.0, 18.4 and 27.6
 FAST = 1e15  # a network that is never the limit

@@ -12,7 +12,7 @@ from inferometer.selftest.accuracy import judge_faults, judge_stall
 from inferometer.selftest.check import QUICK, SCHEMA, Check, CheckResult, SelfTest, to_json
 from inferometer.selftest.limits import limited_by
 from inferometer.selftest.null_server import Stall, dealt
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 
 QUIET = accuracy.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.intervals import relative_difference
-from inferometer.stats.measurement import Estimate
 
 
 @pytest.mark.parametrize(

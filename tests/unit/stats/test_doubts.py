@@ -18,16 +18,11 @@ from inferometer.stats.doubts import (
     two_modes,
 )
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import (
-    ClientCost,
-    CoreUse,
-    Estimate,
-    HostUse,
-    Measurement,
-    Streaming,
-    WindowFigures,
-)
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import CoreUse, HostUse
+from inferometer.stats.measurement import ClientCost, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE, Series
+from inferometer.stats.text_figures import Streaming
 
 MS = 1_000_000
 RNG = np.random.default_rng(3)

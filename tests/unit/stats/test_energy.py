@@ -8,7 +8,8 @@ from inferometer.base.errors import UsageError
 from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_S
 from inferometer.stats.energy import PoweredDevice, PowerReading, energies, energy_figures
-from inferometer.stats.measurement import EnergyFigures, Estimate
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import EnergyFigures
 from inferometer.stats.promises import NO_ENERGY, judge
 from inferometer.stats.windows import WindowRules
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.history import figure_histories, histories, setting
-from inferometer.stats.measurement import Estimate
 from inferometer.store.run import KILLED, Point, Run
 from tests.support.planted_store import planted_figures, planted_history
 

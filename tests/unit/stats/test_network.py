@@ -7,7 +7,7 @@ from inferometer.records.network_path import NetworkPath
 from inferometer.records.path import Opening, PathReport
 from inferometer.records.records import COLUMNS, from_rows
 from inferometer.stats import network
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.network import PhaseSample, median_estimate, network_figures, network_share
 
 MS = 1_000_000

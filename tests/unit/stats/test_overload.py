@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.overload import busy_rate, is_beyond, is_within
 
 

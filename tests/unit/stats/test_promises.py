@@ -10,8 +10,9 @@ from inferometer.base import status
 from inferometer.base.slo import parse_slo
 from inferometer.records.records import COLUMNS, from_rows
 from inferometer.stats.binomial import share_estimate
-from inferometer.stats.measurement import Estimate, TermOutcome
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.promises import INSIDE, NOTHING, TOO_FEW, judge
+from inferometer.stats.slo_outcome import TermOutcome
 from inferometer.stats.windows import Window, WindowRules
 
 MS = 1_000_000

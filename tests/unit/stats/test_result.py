@@ -9,11 +9,10 @@ from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
+from inferometer.stats.estimate import Distribution, Estimate
 from inferometer.stats.measurement import (
     ClientCost,
-    Distribution,
     Doubt,
-    Estimate,
     FailureGroup,
     Level,
     Measurement,

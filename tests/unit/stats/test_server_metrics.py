@@ -2,7 +2,7 @@
 
 from inferometer.observe.host import Gpu, HostSample
 from inferometer.observe.metrics import Queue, Sample
-from inferometer.stats.measurement import GpuFigures, QueueFigures
+from inferometer.stats.machine_figures import GpuFigures, QueueFigures
 from inferometer.stats.merge import server_metrics
 
 MODEL = ("simple", "1")

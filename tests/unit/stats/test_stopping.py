@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.stats.measurement import Estimate, WindowFigures
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.stopping import Precision, Stability, is_over, judge_precision, judge_stability
 
 RULE = Stability(percentage=10, max_trials=10, latency_limit_ms=0, is_lenient=False)

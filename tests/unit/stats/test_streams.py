@@ -9,7 +9,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.base.slo import parse_slo
 from inferometer.records.records import COLUMNS, Records, from_rows
-from inferometer.stats.measurement import AskedLengths, Estimate, Lane
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.slo import kept
 from inferometer.stats.streams import (
     Streams,
@@ -23,6 +23,7 @@ from inferometer.stats.streams import (
     longest_gaps_ns,
     tools_ns,
 )
+from inferometer.stats.text_figures import AskedLengths, Lane
 from inferometer.stats.work import Flow, response_rate
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.records.records import COLUMNS, EMPTY, from_rows
 from inferometer.stats.ends import Ends
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.merge import token_estimate
 from inferometer.stats.series import Series
 from inferometer.stats.windows import WindowRules, join_windows

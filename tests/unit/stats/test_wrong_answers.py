@@ -9,9 +9,11 @@ from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.base.slo import parse_slo
 from inferometer.stats.binomial import share_estimate
-from inferometer.stats.measurement import CheckFigures, Estimate, Level
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import Level
 from inferometer.stats.promises import judge
 from inferometer.stats.series import Series
+from inferometer.stats.slo_outcome import CheckFigures
 from inferometer.stats.windows import Window
 from inferometer.stats.wrong_answers import maybe_onset, onset_words, with_onset, wrong_answers
 from tests.support.reports import sample_result

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from inferometer.base.answer_file import write
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.mlflow import export_run, mlflow_id
 from inferometer.store.run import FINISHED, KILLED, Point, Run
 from tests.support.reports import sample_result

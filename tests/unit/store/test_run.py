@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.run import STATES, Point, Run, from_plain, to_plain
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

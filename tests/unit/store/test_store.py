@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.filter import RunFilter
 from inferometer.store.index import FILE
 from inferometer.store.keeper import Keeper

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial

@@ -8,7 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune.goals import maybe_slo
 from inferometer.tune.prepare import with_gpu_figures
 from inferometer.tune.request import settings_of

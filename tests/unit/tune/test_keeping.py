@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 from inferometer.tune.keeping import any_keeps, keeps
 from inferometer.tune.scoring import Constraint, Goal, RankedVariant

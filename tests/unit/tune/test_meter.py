@@ -12,7 +12,7 @@ import pytest
 
 from inferometer.load.plan import Closed, Open
 from inferometer.options.options import DataOptions, Options
-from inferometer.stats.measurement import GpuFigures
+from inferometer.stats.machine_figures import GpuFigures
 from inferometer.tune import trial_figures
 from inferometer.tune.fingerprint import fingerprint
 from inferometer.tune.meter import plan_of

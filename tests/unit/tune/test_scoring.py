@@ -3,8 +3,8 @@
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import (
     Constraint,
     Goal,

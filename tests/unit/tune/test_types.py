@@ -12,7 +12,7 @@ from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.request import settings_of
 from inferometer.tune.scoring import (

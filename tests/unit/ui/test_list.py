@@ -13,7 +13,8 @@ from inferometer.base.notes import Note, Remark
 from inferometer.compare.comparison import GateOutcome
 from inferometer.report.format import quantity
 from inferometer.report.saved import document, to_junit
-from inferometer.stats.measurement import FailureGroup, PromiseOutcome, TermOutcome
+from inferometer.stats.measurement import FailureGroup
+from inferometer.stats.slo_outcome import PromiseOutcome, TermOutcome
 from inferometer.stats.verdict import INCONCLUSIVE
 from inferometer.store.run import FINISHED, Run, to_plain
 from inferometer.store.store import Store

@@ -16,8 +16,8 @@ from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import is_digits
 from inferometer.dialects.model_analyzer.config import JOURNAL
 from inferometer.dialects.model_analyzer.flags import data_flags
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import BY_TAG, known_tag
-from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.journal import Journal

@@ -22,8 +22,8 @@ from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config, called
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SHORT, data_flags, words
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import MEGA
-from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal

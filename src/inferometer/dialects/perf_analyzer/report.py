@@ -25,14 +25,9 @@ from inferometer.report.format import (
     whole_us,
 )
 from inferometer.report.sentences import token_origin
-from inferometer.stats.measurement import (
-    Distribution,
-    FailureGroup,
-    Level,
-    Measurement,
-    ServerMetrics,
-    WindowFigures,
-)
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.machine_figures import ServerMetrics
+from inferometer.stats.measurement import FailureGroup, Level, Measurement, WindowFigures
 from inferometer.stats.result import Result
 
 SERVICE_KINDS = {

@@ -14,7 +14,8 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.report.sentences import UNSTEADY, verdict_words
-from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result, best, measured
 
 NEARLY = 0.1  # a lighter load this close to the best one is worth mentioning

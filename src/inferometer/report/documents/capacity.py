@@ -37,7 +37,7 @@ from inferometer.report.format import (
     share,
     time_span,
 )
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 
 _TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}

@@ -67,7 +67,7 @@ from inferometer.report.format import (
     significant,
     when,
 )
-from inferometer.stats.measurement import GpuFigures
+from inferometer.stats.machine_figures import GpuFigures
 from inferometer.stats.result import Result, measured
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 from inferometer.tune import model_config

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from inferometer.report.document import Column, Section, Table
 from inferometer.report.documents.levels import load_column, longest
 from inferometer.report.format import NONE, interval, level_label, level_value, quantity
-from inferometer.stats.measurement import EnergyFigures, Estimate
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import EnergyFigures
 from inferometer.stats.result import Result, measured
 
 

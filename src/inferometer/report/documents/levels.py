@@ -44,8 +44,9 @@ from inferometer.report.format import (
 )
 from inferometer.report.promises import figure_words, judged_levels, outcome_words, verdict_word
 from inferometer.report.sentences import failure_sentence, verdict_words
+from inferometer.stats.estimate import Distribution, Estimate
 from inferometer.stats.intervals import relative_difference
-from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, Level, Measurement, Rates
+from inferometer.stats.measurement import UNSTATED, Level, Measurement, Rates
 from inferometer.stats.result import Result, best, measured
 from inferometer.stats.verdict import MATTERS_PERCENT
 

@@ -4,14 +4,9 @@ from collections.abc import Iterator
 
 from inferometer.report.document import Column, Message, Messages, Section, Table, Tone
 from inferometer.report.format import NONE, duration, level_label, plural, share
-from inferometer.stats.measurement import (
-    Estimate,
-    Level,
-    Measurement,
-    NetworkFigures,
-    PhaseTimes,
-    RequestPhases,
-)
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import NetworkFigures, PhaseTimes, RequestPhases
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result, best, measured
 
 _COLUMNS = (

@@ -17,7 +17,8 @@ from inferometer.report.documents.levels import (
 from inferometer.report.format import duration, interval, level_label, load_name, share
 from inferometer.report.promises import verdict_word
 from inferometer.report.sentences import limit_words
-from inferometer.stats.measurement import Estimate, Measurement
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Finding, Result, measured
 from inferometer.stats.slo import metric_of
 

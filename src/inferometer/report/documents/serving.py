@@ -7,7 +7,7 @@ from inferometer.diagnose.serving import LimitCheck, Serving, ServingLevel
 from inferometer.report.document import Block, Column, Message, Messages, Section, Table, Tone
 from inferometer.report.documents.levels import load_column
 from inferometer.report.format import NONE, duration, level_value, plural, quantity, share
-from inferometer.stats.measurement import LlmServerFigures
+from inferometer.stats.machine_figures import LlmServerFigures
 from inferometer.stats.result import Result, measured
 
 UNKNOWN = "unknown"

@@ -6,8 +6,8 @@ from typing import Any
 
 from inferometer.base.frozen import frozen
 from inferometer.report.format import difference, plain_number, plural, significant
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
-from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.knobs import knob_words, knobs_of
 from inferometer.tune.scoring import Constraint, Goal, RankedVariant

@@ -30,8 +30,10 @@ from inferometer.report.format import (
     quantity,
     share,
 )
-from inferometer.stats.measurement import CallLane, ClassFigures, Estimate, Level, TaskFigures, TaskLane
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import ClassFigures, Level
 from inferometer.stats.result import Result, best
+from inferometer.stats.task_figures import CallLane, TaskFigures, TaskLane
 
 LANE_HEIGHT = 10  # pixels
 LANES = 120  # most calls drawn

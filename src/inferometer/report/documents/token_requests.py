@@ -15,8 +15,10 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.tokens import token_rows
 from inferometer.report.format import duration, level_label, plural, share
-from inferometer.stats.measurement import Distribution, Lane, Level
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, best
+from inferometer.stats.text_figures import Lane
 
 LANES = 40  # most lanes drawn
 LANE_HEIGHT = 10  # pixels

@@ -37,7 +37,8 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.report.sentences import lengths, queue_share, token_origin
-from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import SAME, Result, best, measured
 
 TOKEN_RATE = "output tokens/s"

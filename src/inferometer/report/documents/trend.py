@@ -34,9 +34,9 @@ from inferometer.report.format import (
     share,
     when,
 )
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import named
 from inferometer.stats.history import FigureHistory
-from inferometer.stats.measurement import Estimate
 from inferometer.stats.trend import (
     FALSE_ALARMS,
     FEWEST,

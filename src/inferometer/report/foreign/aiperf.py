@@ -9,9 +9,9 @@ import inferometer
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.report.foreign.figures import Written, in_unit, known, percentiles
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.aiperf import NAMES, PROFILING
 from inferometer.stats.foreign.built import StatedRequest
-from inferometer.stats.measurement import Distribution
 from inferometer.stats.series import rank
 
 SCHEMA = "1.4"

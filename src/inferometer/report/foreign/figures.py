@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inferometer.base.frozen import frozen
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.built import StatedRequest
-from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 
 

@@ -9,9 +9,9 @@ import inferometer
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.report.foreign.figures import Written, in_unit, known, percentiles
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.built import StatedRequest
 from inferometer.stats.foreign.guidellm import PERCENTILES
-from inferometer.stats.measurement import Distribution
 
 
 def files(levels: Sequence[Written]) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from inferometer.base.units import NS_PER_S
 from inferometer.report.foreign.figures import Written, in_unit, known, percentiles
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.llm_d import PERCENTILES, VERSION
-from inferometer.stats.measurement import Distribution
 
 
 def files(written: Written) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.report.foreign.figures import Written, in_unit, known
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.estimate import Distribution
 
 _PERCENTILES = (90.0, 95.0, 99.0)
 _BURSTINESS = {"poisson": 1.0}  # a constant rate would be infinite

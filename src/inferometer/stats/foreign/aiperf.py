@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
+from inferometer.stats.estimate import Distribution, Estimate
 from inferometer.stats.foreign.built import (
     ARRIVALS,
     Origin,
@@ -19,8 +20,9 @@ from inferometer.stats.foreign.built import (
 )
 from inferometer.stats.foreign.failures import status_of
 from inferometer.stats.foreign.part import UNITS, Names, Part, summary
-from inferometer.stats.measurement import UNSTATED, Distribution, Estimate, FailureGroup, UserRates
+from inferometer.stats.measurement import UNSTATED, FailureGroup
 from inferometer.stats.result import Result
+from inferometer.stats.text_figures import UserRates
 
 TOOL = "aiperf"
 PERCENTILES = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)

@@ -18,20 +18,11 @@ from inferometer.base.units import NS_PER_S, plain_number, quantity
 from inferometer.model.spec import ModelSpec
 from inferometer.options.effective import Effective
 from inferometer.records.records import COLUMNS, Records, from_rows
-from inferometer.stats.measurement import (
-    UNSTATED,
-    ClientCost,
-    Distribution,
-    Estimate,
-    FailureGroup,
-    Level,
-    Measurement,
-    Streaming,
-    TokenFigures,
-    UserRates,
-)
+from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.measurement import UNSTATED, ClientCost, FailureGroup, Level, Measurement
 from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.result import Result
+from inferometer.stats.text_figures import Streaming, TokenFigures, UserRates
 from inferometer.stats.windows import Expense, WindowRules
 
 RATE = "request_rate"

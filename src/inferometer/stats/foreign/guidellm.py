@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.built import (
     ARRIVALS,
     Origin,
@@ -18,7 +19,7 @@ from inferometer.stats.foreign.built import (
 )
 from inferometer.stats.foreign.failures import status_of
 from inferometer.stats.foreign.part import Names, Part, summary
-from inferometer.stats.measurement import UNSTATED, Distribution, Level
+from inferometer.stats.measurement import UNSTATED, Level
 from inferometer.stats.result import Result
 
 TOOL = "guidellm"

@@ -5,9 +5,10 @@ import re
 from datetime import datetime
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.built import Origin, Summary, level_of, result_of, stated
 from inferometer.stats.foreign.part import Names, Part, summary
-from inferometer.stats.measurement import UNSTATED, Distribution
+from inferometer.stats.measurement import UNSTATED
 from inferometer.stats.result import Result
 
 TOOL = "llm-d"

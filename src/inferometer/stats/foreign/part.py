@@ -7,7 +7,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.stats.measurement import Distribution
+from inferometer.stats.estimate import Distribution
 
 LONGEST_NS = 24 * 3600 * NS_PER_S
 """Limit of a duration, so that sums of durations stay exact."""

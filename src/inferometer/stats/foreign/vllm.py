@@ -12,6 +12,7 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.stats.estimate import Distribution
 from inferometer.stats.foreign.built import (
     Origin,
     StatedRequest,
@@ -24,7 +25,7 @@ from inferometer.stats.foreign.built import (
 )
 from inferometer.stats.foreign.failures import status_of
 from inferometer.stats.foreign.part import Names, Part, summary
-from inferometer.stats.measurement import UNSTATED, Distribution
+from inferometer.stats.measurement import UNSTATED
 from inferometer.stats.result import Result
 from inferometer.stats.series import Series
 

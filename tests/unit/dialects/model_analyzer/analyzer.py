@@ -12,7 +12,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import main as model_analyzer
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.deployment import ServerDeployment

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inferometer.options.effective import Effective
 from inferometer.report.saved import to_html, to_markdown
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.series import Series
 from tests.support.reports import sample_result
 

@@ -11,8 +11,10 @@ from inferometer.report.document import Table, Tone
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.saved import to_html
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import Estimate, FailureGroup, PromiseOutcome, TermOutcome
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import FailureGroup
 from inferometer.stats.result import Finding, JudgedLoad, Result
+from inferometer.stats.slo_outcome import PromiseOutcome, TermOutcome
 from tests.support.reports import sample_result
 from tests.support.samples import examples
 

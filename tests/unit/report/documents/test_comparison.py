@@ -31,8 +31,8 @@ from inferometer.report.documents.comparison import sentences
 from inferometer.report.documents.speed import output_difference, speed_of, times, verdict
 from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import named
-from inferometer.stats.measurement import Estimate
 from tests.support.reports import sample_comparison, sample_interference
 from tests.support.samples import examples
 

@@ -24,7 +24,8 @@ from inferometer.report.documents.diagnosis import trial_words
 from inferometer.report.format import share as share_words
 from inferometer.report.saved import document
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import Estimate, GpuFigures, NetworkFigures, PhaseTimes
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import GpuFigures, NetworkFigures, PhaseTimes
 from inferometer.stats.network import network_share
 from tests.support.reports import sample_result
 

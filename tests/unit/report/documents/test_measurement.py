@@ -16,7 +16,8 @@ from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.saved import document
 from inferometer.report.sentences import finding_sentence, verdict_words
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import ClientCost, Doubt, Estimate, FailureGroup, StartFigures
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.measurement import ClientCost, Doubt, FailureGroup, StartFigures
 from inferometer.stats.result import Finding, JudgedLoad
 
 Golden = Callable[[str, str], None]

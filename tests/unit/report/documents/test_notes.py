@@ -8,7 +8,8 @@ from inferometer.base.notes import Note, Remark
 from inferometer.report.document import Messages
 from inferometer.report.documents.notes import Said, grouped, notes_section
 from inferometer.report.saved import document
-from inferometer.stats.measurement import Distribution, Doubt, Level, StartFigures
+from inferometer.stats.estimate import Distribution
+from inferometer.stats.measurement import Doubt, Level, StartFigures
 from inferometer.stats.result import Result
 from tests.support.reports import sample_result, sample_text
 

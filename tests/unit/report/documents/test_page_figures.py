@@ -23,7 +23,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.page import NARROW, WIDE, chart_note, draw, render
 from inferometer.report.saved import document, to_html
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.store.store import Store
 from inferometer.tune.model_config import parse_text
 from inferometer.ui.trends import document_of, trend_view

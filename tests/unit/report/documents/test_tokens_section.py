@@ -13,7 +13,9 @@ from inferometer.report.format import at_percentile
 from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.sentences import token_sentences
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import Estimate, LlmServerFigures, Phase, PromptClass, ServerMetrics
+from inferometer.stats.estimate import Estimate
+from inferometer.stats.machine_figures import LlmServerFigures, ServerMetrics
+from inferometer.stats.text_figures import Phase, PromptClass
 from tests.support.reports import sample_result, sample_search, sample_text
 
 

@@ -7,8 +7,8 @@ import pytest
 from inferometer.report.document import Code, Tone
 from inferometer.report.markdown import markdown
 from inferometer.report.saved import document, to_html
+from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import THROUGHPUT
-from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status, Trial

@@ -5,7 +5,7 @@ from dataclasses import replace
 from inferometer.report.document import Bars, Facts, Table
 from inferometer.report.documents.tuning import tuning_document, users_front
 from inferometer.report.page import render
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.study import Study, accounted
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart

@@ -19,7 +19,7 @@ from inferometer.report.documents.study_facts import effect_sentence, main_effec
 from inferometer.report.documents.variant import detailed, find
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem

@@ -13,7 +13,7 @@ from inferometer.report.documents.study_facts import effect_sentence, main_effec
 from inferometer.report.documents.variant import detailed
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.estimate import Estimate
 from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
