@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 # Fork workers, which start at once. Workers of commands in separate processes start as usual.
 workers.start_process = lambda command, fds: fork_worker(fork_server_address(), command, fds)
+
+# Allocations between garbage collections: with the usual 700, tests spend a tenth of their time in it.
+RARE_COLLECTION = 50000
 
 # Tests that `make quick` leaves out: each takes a second or more.
 SLOW = (
@@ -87,7 +91,16 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(RARE_COLLECTION)
         gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not collect files that `make test` leaves out: each process would import them and build their tests."""
+    is_left_out = config.option.markexpr == "not long" and is_long(
+        str(collection_path.relative_to(config.rootpath))
+    )
+    return True if is_left_out else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
