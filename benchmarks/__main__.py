@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure bars, print their table, and update them in `last.json` and docs/performance.md."""
+"""`python -m benchmarks`: measure bars, print their table, and update `last.json`, docs/performance.md and README.md."""
 
 import argparse
 import sys
@@ -10,8 +10,9 @@ from benchmarks.report import console, entries_of, show, write
 from benchmarks.rounds import measure_bar
 from benchmarks.table import BARS
 
-SAVED = Path(__file__).resolve().parent / "last.json"
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+ROOT = Path(__file__).resolve().parent.parent
+SAVED = ROOT / "benchmarks" / "last.json"
+PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 
 
 def main() -> None:
@@ -32,8 +33,8 @@ def main() -> None:
     if options.smoke:
         print("A smoke run shows that every bar can be measured; its figures mean nothing.")
         sys.exit(any(not outcome.ours for outcome in outcomes))
-    write(entries_of(outcomes, machine, setting), [bar.name for bar in BARS], SAVED, PAGE)
-    print(f"Updated: {SAVED}, {PAGE}")
+    write(entries_of(outcomes, machine, setting), [bar.name for bar in BARS], SAVED, PAGE, README)
+    print(f"Updated: {SAVED}, {PAGE}, {README}")
 
 
 def _is_called(bar: str, name: str) -> bool:

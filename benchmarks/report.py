@@ -18,6 +18,7 @@ from benchmarks.rounds import Outcome
 FORMAT = 2
 MARKS = ("<!-- bench -->\n", "<!-- /bench -->")
 COLUMNS = ("bar", "target", "found", "lowest-highest", "ours", "theirs", "verdict")
+IN_README = ("http-cpu-8", "grpc-cpu-8", "nginx-rate-64")
 _COLOURS = {HELD: "green", MISSED: "bold red", NOT_MEASURED: "yellow"}
 _PLAIN_WIDTH = 160
 
@@ -88,6 +89,18 @@ def to_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, "", *(f"{place}. {run}." for place, run in enumerate(runs, 1)), "", how, ""])
 
 
+def to_short_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the README's table: a few bars, and of each side the main figure."""
+    shown = [place for place, name in enumerate(COLUMNS) if name != "lowest-highest"]
+    rows = [
+        [cell.split(", ")[0] if place in (4, 5) else cell for place, cell in enumerate(entry["cells"])]
+        for entry in entries
+        if entry["name"] in IN_README
+    ]
+    lines = [f"| {' | '.join(row[place] for place in shown)} |" for row in (COLUMNS, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(shown)}", *lines[1:], ""])
+
+
 def entries_of(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> list[dict[str, Any]]:
     measured = f"{machine.line}; {setting.rounds} rounds"
     return [_entry(outcome) | {"measured": measured} for outcome in outcomes]
@@ -119,12 +132,19 @@ def _sample_entry(sample: Sample) -> dict[str, Any]:
     return {"value": sample.value, "info": dict(sample.info)}
 
 
-def write(entries: Sequence[Mapping[str, Any]], names: Sequence[str], saved: Path, page: Path) -> None:
-    """Update the saved entries and the table on the page; bars that were not measured now keep theirs."""
+def write(
+    entries: Sequence[Mapping[str, Any]], names: Sequence[str], saved: Path, page: Path, readme: Path
+) -> None:
+    """Update the saved entries and the tables of both pages; bars that were not measured now keep theirs."""
     document = json.loads(saved.read_text()) if saved.exists() else {}
     kept = document["bars"] if document.get("format") == FORMAT else []
     by_name = {entry["name"]: entry for entry in (*kept, *entries)}
     bars = [by_name[name] for name in names if name in by_name]
     saved.write_text(json.dumps({"format": FORMAT, "bars": bars}, indent=2) + "\n")
+    _replace(page, to_markdown(bars))
+    _replace(readme, to_short_markdown(bars))
+
+
+def _replace(page: Path, table: str) -> None:
     before, _, rest = page.read_text().partition(MARKS[0])
-    page.write_text(f"{before}{MARKS[0]}{to_markdown(bars)}{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+    page.write_text(f"{before}{MARKS[0]}{table}{MARKS[1]}{rest.partition(MARKS[1])[2]}")

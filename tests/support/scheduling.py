@@ -15,7 +15,7 @@ LIVE = "tests/live/"
 # Files of tests/live whose tests start the servers that they need.
 OWN_SERVERS = (
     *("test_benchmarks.py", "test_compare.py", "test_diagnose.py", "test_in_process.py"),
-    *("test_model_analyzer.py", "test_originals.py", "test_ray.py", "test_tune.py"),
+    *("test_model_analyzer.py", "test_originals.py", "test_planted.py", "test_ray.py", "test_tune.py"),
     *("test_tune_composed.py", "test_tune_in_process.py", "test_tune_ray.py"),
 )
 # Tests on the session's server in the first lane; the second lane has all others.
@@ -43,7 +43,13 @@ LONG = (
         "live/test_model_analyzer.py",
         "live/test_ui.py",
     ),
-    *("live/test_originals.py", "live/test_in_process.py", "live/test_advice.py", "e2e/test_ui_kills.py"),
+    *(
+        "live/test_planted.py",
+        "live/test_originals.py",
+        "live/test_in_process.py",
+        "live/test_advice.py",
+        "e2e/test_ui_kills.py",
+    ),
     *(
         "torture/test_torture.py",
         "e2e/cluster/test_lost_clients.py",

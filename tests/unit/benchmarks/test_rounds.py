@@ -4,13 +4,24 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from benchmarks.bar import Bar, BenchError, Contest, Direction, Sample, Setting
 from benchmarks.machine import Machine
-from benchmarks.report import COLUMNS, entries_of, rows, write
+from benchmarks.report import (
+    COLUMNS,
+    IN_README,
+    MARKS,
+    entries_of,
+    rows,
+    to_markdown,
+    to_short_markdown,
+    write,
+)
 from benchmarks.rounds import Outcome, measure_bar
 from benchmarks.table import BARS
 
+ROOT = Path(__file__).parents[3]
 SETTING = Setting(rounds=3, seconds=1)
 MACHINE = Machine("2026-01-01 00:00 UTC", "Some CPU", 2, 8.0, "Linux 6", 0.1, {"wrk": "4"})
 
@@ -93,10 +104,12 @@ def test_a_later_run_updates_only_the_bars_it_measured(tmp_path):
     held, _ = scripted([1, 1, 1], [2, 2, 2], name="one", direction=Direction.AT_LEAST)
     lost, _ = scripted([-1, -1], [1], name="two")
     names, saved, page = ("one", "two"), tmp_path / "last.json", tmp_path / "page.md"
-    page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
-    write(entries_of([run(held), run(lost)], MACHINE, SETTING), names, saved, page)
+    readme = tmp_path / "readme.md"
+    for file in (page, readme):
+        file.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+    write(entries_of([run(held), run(lost)], MACHINE, SETTING), names, saved, page, readme)
     later, _ = scripted([3, 3, 3], [2, 2, 2], name="two")
-    write(entries_of([run(later)], replace(MACHINE, date="later"), SETTING), names, saved, page)
+    write(entries_of([run(later)], replace(MACHINE, date="later"), SETTING), names, saved, page, readme)
     bars = json.loads(saved.read_text())["bars"]
     assert [(bar["name"], bar["judged"]["median"]) for bar in bars] == [("one", 0.5), ("two", 1.5)]
     start, *lines, end = page.read_text().splitlines()[1:-1]
@@ -106,6 +119,13 @@ def test_a_later_run_updates_only_the_bars_it_measured(tmp_path):
     assert [line[-5:] for line in lines[2:4]] == ["| 1 |", "| 2 |"]
     assert lines[5].startswith(f"1. {MACHINE.line}; {SETTING.rounds} rounds")
     assert lines[6].startswith("2. later")
+
+
+def test_the_pages_have_the_saved_figures():
+    bars = json.loads((ROOT / "benchmarks" / "last.json").read_text())["bars"]
+    for name, table in (("docs/performance.md", to_markdown(bars)), ("README.md", to_short_markdown(bars))):
+        assert f"{MARKS[0]}{table}{MARKS[1]}" in (ROOT / name).read_text()
+    assert to_short_markdown(bars).count("\n") == 2 + len(IN_README)
 
 
 def test_names_of_bars_are_unique():
