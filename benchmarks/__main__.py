@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure bars, print their table, and update `last.json`, docs/performance.md and README.md."""
+"""`python -m benchmarks`: measure bars, print their table, and update `last.json` and the pages that show it."""
 
 import argparse
 import sys
