@@ -24,7 +24,7 @@ def test_a_server_that_says_it_took_longer_than_we_waited(run: Callable, tmp_pat
         return answer_json({"model_stats": [{**row, "inference_stats": stats}]})
 
     with FakeTriton(control=control) as fake:
-        words = ("-m", "fake", "-u", fake.server.address, "-p", "300", "-s", "999999", "-r", "3")
+        words = ("-m", "fake", "-u", fake.server.address, "-p", "1000", "-s", "999999", "-r", "3")
         ended = run("perf_analyzer", *words, "--concurrency-range", "1:2", "-f", str(tmp_path / "report.csv"))
     assert ended.code == 0, ended.stdout
     assert ended.stderr.count(ACCOUNTED) == 2  # for each row of the file
@@ -38,7 +38,7 @@ def test_windows_that_were_measured_are_named(limit: tuple[str, ...], windows: i
         wire.ended.wait(0.002)
 
     with FakeTriton(lambda number, request: both(wait, raw(reply(b"{}")))) as fake:
-        words = ("-m", "fake", "-u", fake.server.address, "-p", "50", "-s", "0", "-r", "4", *limit)
+        words = ("-m", "fake", "-u", fake.server.address, "-p", "300", "-s", "0", "-r", "4", *limit)
         ended = run("perf_analyzer", *words)
     assert ended.code == 2
     assert f"stable measurement within {windows} measurement windows for concurrency 1. " in ended.stderr

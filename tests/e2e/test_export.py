@@ -75,7 +75,7 @@ def test_unreadable_replies_are_null(run: Callable, tmp_path: Path) -> None:
 def test_an_unstable_run_writes_no_file(run: Callable, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     with FakeTriton() as fake:
-        words = ("-m", "fake", "-u", fake.server.address, "-p", "50", "-s", "0", "-r", "3")
+        words = ("-m", "fake", "-u", fake.server.address, "-p", "300", "-s", "0", "-r", "3")
         assert run("perf_analyzer", *words, "--profile-export-file", str(path)).code == 2
     assert not path.exists()
 
