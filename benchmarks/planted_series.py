@@ -8,7 +8,6 @@ Every second case runs beside programs that keep the cores busy. A verdict may b
 import argparse
 import contextlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -77,7 +76,7 @@ class TritonPythonModel:
 
 
 class Found(NamedTuple):
-    """Outcome of a case, and what shows it."""
+    """Outcome of a case and its evidence."""
 
     outcome: str
     words: str
@@ -152,7 +151,7 @@ def lock(draw: random.Random, folder: Path) -> Found:
 
 
 def slots(draw: random.Random, folder: Path) -> Found:
-    """Instances share one lock, or have as many as they need: more instances than locks do not help."""
+    """Instances share one or two locks: more instances than locks do not help."""
     locks, held_ms = draw.choice((1, 2)), draw.uniform(8, 25)
     before = draw.choice((1, 4))
     with triton(folder, "m", instances=before, fixed=held_ms, slots=locks) as server:
@@ -221,7 +220,7 @@ def median_ms(folder: Path, server: EmbeddedTriton, load: int, *prefix: str) -> 
         "--json",
         str(folder / "one.json"),
     ]
-    subprocess.run(command, check=False, capture_output=True, env={**os.environ})
+    subprocess.run(command, check=False, capture_output=True)
     (level,) = api.load(folder / "one.json").levels
     assert level.measurement is not None
     return level.measurement.latency.percentile_ns(50) / NS_PER_MS

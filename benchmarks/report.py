@@ -90,15 +90,15 @@ def to_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def to_short_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the README's table: a few bars, and of each side the main figure."""
-    shown = [place for place, name in enumerate(COLUMNS) if name != "lowest-highest"]
-    rows = [
-        [cell.split(", ")[0] if place in (4, 5) else cell for place, cell in enumerate(entry["cells"])]
-        for entry in entries
-        if entry["name"] in IN_README
-    ]
-    lines = [f"| {' | '.join(row[place] for place in shown)} |" for row in (COLUMNS, *rows)]
-    return "\n".join([lines[0], f"|{'---|' * len(shown)}", *lines[1:], ""])
+    """Return the README's table: a few bars with the main figure of each side."""
+    columns = [name for name in COLUMNS if name != "lowest-highest"]
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    for entry in entries:
+        if entry["name"] in IN_README:
+            cells = dict(zip(COLUMNS, entry["cells"], strict=True))
+            cells |= {side: cells[side].split(", ")[0] for side in ("ours", "theirs")}
+            lines.append(f"| {' | '.join(cells[name] for name in columns)} |")
+    return "\n".join([*lines, ""])
 
 
 def entries_of(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> list[dict[str, Any]]:

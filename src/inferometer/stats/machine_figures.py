@@ -101,7 +101,7 @@ class HostUse:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether other programs keep so many cores busy that figures are worse than on a dedicated machine."""
+        """Whether other programs use enough CPU to distort the figures."""
         least = SOME if self.is_full else CROWDED
         return self.others is not None and self.others > least * self.cores
 

@@ -136,7 +136,7 @@ class Recommendation:
     default_slo: Ruling = SHOWN  # the default meets the SLO
     limited: tuple[
         str, ...
-    ] = ()  # compared configurations with figures of this client rather than the server
+    ] = ()  # compared configurations whose figures reflect this client rather than the server
     disturbed: tuple[
         str, ...
     ] = ()  # compared configurations measured beside other programs, unlike the others
@@ -151,9 +151,9 @@ class Recommendation:
 
     @property
     def ruling(self) -> Ruling:
-        """Whether the gain over the default is shown. A gain of a single run is inconclusive, and so is one of which
-        either side was measured by a client at its limit, or only one side beside other programs; without a default it
-        is not shown. If it is undecided whether the SLO is met, the gain is inconclusive too."""
+        """Whether the gain over the default is shown. It is inconclusive if it comes from a single run, if this client
+        was at its limit for either side, if other programs ran beside only one side, or if it is undecided whether the
+        SLO is met. Without a default it is not shown."""
         if self.slo == INCONCLUSIVE:
             return INCONCLUSIVE
         if self.gain is None:
@@ -213,7 +213,7 @@ def _limited(rows: Iterable[RankedVariant]) -> tuple[str, ...]:
 
 
 def _disturbed(rows: Collection[RankedVariant]) -> tuple[str, ...]:
-    """Return the configurations measured beside other programs; none if that is so for all, which compares fairly."""
+    """Return the configurations measured beside other programs; none if all were, since the comparison is then fair."""
     found = tuple(row.name for row in rows if row.best.is_host_busy)
     return found if len(found) < len(rows) else ()
 
