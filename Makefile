@@ -9,13 +9,13 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side planted trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere laptop hooks clean
+.PHONY: help demo test test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side planted trust mlperf samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere laptop hooks clean
 
 # Modules are compiled when they are first imported: compiling all of them takes a third of the installation.
 export PYTHONDONTWRITEBYTECODE :=
 
 # Tests start many processes, which share few cores: no spinning threads.
-$(COMPILED) test tests unit quick samples fuzz torture laptop test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test unit quick samples fuzz torture laptop test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,19 +43,18 @@ $(BROWSER): tests/install_packages.sh
 
 # Otherwise each process would compile all modules and tests. Errors are ignored here: the tests report them.
 $(COMPILED): $(STAMP) $(shell find src tests -name '*.py')
-	@$(PYTHON) -m pytest --collect-only -qq > /dev/null 2>&1 || :
+	@for part in tests/unit 'tests/e2e tests/fuzz tests/live tests/sim'; do \
+		$(PYTHON) -m pytest --collect-only -qq $$part > /dev/null 2>&1 & \
+	done; wait
 	@touch $@
 
 demo: $(DEMO)  ## start the embedded server, find what limits an image pipeline and fix it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
-test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and the tests, in under ten minutes on two cores
+# Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py assigns them.
+test: $(STAMP) $(BROWSER) $(COMPILED)  ## formatter check, linter and the tests, in under ten minutes on two cores
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
-	@$(MAKE) --no-print-directory -j 2 type tests
-
-# Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py assigns them.
-tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(PYTHON) -m pytest -m 'not long' -n 5 --dist loadscope
 
 test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, every night: commands of the docs, tuning, signals, pages, Ray

@@ -10,7 +10,7 @@ these settings in the same place, so there it suffices that an option reaches th
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from inferometer.capacity.plan import CapacityPlan
 from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
 from inferometer.compare.interfere import interfere
 from inferometer.compare.interference import Interference
+from inferometer.diagnose import text_fit
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.run import Outcome
 from inferometer.measure import prepare
@@ -121,7 +122,7 @@ FILES = {
 
 
 def write_files(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the files that the lines of a command name."""
+    """Write the files that the lines of a command name; only those of a plan and a twin name runs of texts."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("WALK_KEY", "secret")
     for part in ("imports", "models/fake"):
@@ -642,6 +643,21 @@ def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
         monkeypatch.setattr(f"inferometer.report.chromium.{form}", lambda tab, page: b"a picture")
 
 
+def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fit the same loads once, since many lines read the same run."""
+    fits: dict[str, text_fit.FittedText] = {}
+    original = text_fit.fit_text
+
+    def fit(rows: Sequence[text_fit.TextObservation]) -> text_fit.FittedText:
+        key = repr(rows)
+        if key not in fits:
+            fits[key] = original(rows)
+        return fits[key]
+
+    for user in ("capacity.text_replica", "twin.text"):
+        monkeypatch.setattr(f"inferometer.{user}.fit_text", fit)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -657,6 +673,7 @@ def test_every_option_has_an_effect_or_is_refused(
     names, observer = places
     walk = Walk(name, observer)
     monkeypatch.setattr("inferometer.cli.ui.show_live", lambda folder, run: observer.hand(folder))
+    remember_fits(monkeypatch)
     if name not in LOADING:
         silence(monkeypatch, observer)
     elif name != "measure":
@@ -717,7 +734,7 @@ def assert_has_remedy(said: str, field: str) -> None:
 def test_unsupported_options_are_refused_with_a_remedy(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_files(name, tmp_path, monkeypatch)
+    write_files("any command", tmp_path, monkeypatch)
     command, values = WALKED[name], dict(examples())
     for option, row in command.by_name.items():
         if command.refusal(option, row) is None:

@@ -2,6 +2,8 @@
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ SURFACES = (
 )  # with a single spelling of their own
 BELOW = ("base", "wire")  # which do not know the options
 OPTION = re.compile(r"(?<![\w'/`-])--?[a-zA-Z][a-z-]*")
+LIKE_OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][a-z-]*")
 COMMAND_LINE = re.compile(
     r"(inferometer|mkdir|head|docker|protoc|pip|ffmpeg|ray|ulimit|sh|chromium|mount|COMMAND|it must run with"
     r"|start (it|one) with) "
@@ -31,9 +34,17 @@ COMMAND_LINE = re.compile(
 """What an option of another program follows."""
 
 
-def _errors(path: Path):
+def _parsed(*below: str) -> Iterator[tuple[str, ast.Module]]:
+    """The modules that are not in these places and have a word like an option, with their paths."""
+    for path in sorted(ROOT.rglob("*.py")):
+        place, text = path.relative_to(ROOT).as_posix(), path.read_text()
+        if not place.startswith(below) and any(map(_is_known, LIKE_OPTION.findall(text))):
+            yield place, ast.parse(text)
+
+
+def _errors(module: ast.Module):
     """The expressions that make errors: their calls, remedies of other calls, and variables for remedies."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(module):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error"):
             yield node
         elif isinstance(node, ast.Call):
@@ -44,11 +55,8 @@ def _errors(path: Path):
 
 def test_errors_below_the_interfaces_carry_the_options_they_name():
     found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        place = path.relative_to(ROOT).as_posix()
-        if place.startswith((*SURFACES, *BELOW)):
-            continue
-        for error in _errors(path):
+    for place, module in _parsed(*SURFACES, *BELOW):
+        for error in _errors(module):
             texts = (node for node in ast.walk(error) if isinstance(node, ast.Constant))
             for node in (node for node in texts if isinstance(node.value, str)):
                 text = str(node.value)
@@ -64,11 +72,8 @@ def test_errors_below_the_interfaces_carry_the_options_they_name():
 
 def test_parsers_take_the_names_of_options_with_their_fields():
     found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        place = path.relative_to(ROOT).as_posix()
-        if place.startswith((*SURFACES, *BELOW, "options/")):
-            continue
-        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    for place, module in _parsed(*SURFACES, *BELOW, "options/"):
+        calls = (node for node in ast.walk(module) if isinstance(node, ast.Call))
         found += [
             f"{place}:{word.lineno}: {word.value!r}"
             for call in calls
@@ -81,6 +86,7 @@ def test_parsers_take_the_names_of_options_with_their_fields():
     assert not found
 
 
+@cache
 def _is_known(name: str) -> bool:
     try:
         option_name(name)
