@@ -4,6 +4,7 @@
 VENV     := .venv
 PYTHON   := $(VENV)/bin/python
 DEMO     := $(VENV)/.demo-installed
+SUITE    := $(VENV)/.suite-installed
 STAMP    := $(VENV)/.installed
 BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
@@ -27,14 +28,19 @@ $(PYTHON):
 
 INSTALL := $(PYTHON) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt
 
-# One environment, two stamps: the demo needs the package with the embedded server, everything else also the tools.
+# One environment, three stamps: the demo needs the package with the embedded server; the suite also its tools and other
+# servers' parts; everything else also Ray, mypy and the tools of the documentation.
 $(DEMO): pyproject.toml constraints.txt | $(PYTHON)
 	$(INSTALL) --editable '.[triton]'
 	@touch $@
 
+$(SUITE): pyproject.toml constraints.txt | $(PYTHON)
+	$(INSTALL) --editable '.[test,triton]' ruff
+	@touch $(DEMO) $@
+
 $(STAMP): pyproject.toml constraints.txt | $(PYTHON)
 	$(INSTALL) --editable '.[dev]'
-	@touch $(DEMO) $@
+	@touch $(DEMO) $(SUITE) $@
 
 $(BROWSER): tests/install_packages.sh
 	@mkdir -p $(VENV)
@@ -42,7 +48,7 @@ $(BROWSER): tests/install_packages.sh
 	@touch $@
 
 # Otherwise each process would compile all modules and tests. Errors are ignored here: the tests report them.
-$(COMPILED): $(STAMP) $(shell find src tests -name '*.py')
+$(COMPILED): $(SUITE) $(shell find src tests -name '*.py')
 	@for part in tests/unit 'tests/e2e tests/fuzz tests/live tests/sim'; do \
 		$(PYTHON) -m pytest --collect-only -qq $$part > /dev/null 2>&1 & \
 	done; wait
@@ -52,7 +58,7 @@ demo: $(DEMO)  ## start the embedded server, find what limits an image pipeline 
 	@$(VENV)/bin/inferometer demo
 
 # Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py assigns them.
-test: $(STAMP) $(BROWSER) $(COMPILED)  ## formatter check, linter and the tests, in under ten minutes on two cores
+test: $(SUITE) $(BROWSER) $(COMPILED)  ## formatter check, linter and the tests, in under ten minutes on two cores
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m pytest -m 'not long' -n 5 --dist loadscope
@@ -107,21 +113,21 @@ laptop: $(STAMP) $(COMPILED)  ## the end-to-end tests without epoll, timerfd, /p
 	$(PYTHON) -m mypy --platform darwin src/inferometer
 	PYTHONPATH=tests/laptop $(PYTHON) -m pytest -p tests.support.laptop tests/e2e -n 3 --dist loadscope
 
-fmt: $(STAMP)  ## format the code and apply the linter's fixes
+fmt: $(SUITE)  ## format the code and apply the linter's fixes
 	$(PYTHON) -m ruff check --fix-only .
 	$(PYTHON) -m ruff format .
 
-lint: $(STAMP)  ## linter only
+lint: $(SUITE)  ## linter only
 	$(PYTHON) -m ruff check .
 
 type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
-unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the fast tests: no real server
+unit: $(SUITE) $(BROWSER) $(COMPILED)  ## the fast tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist loadscope
 
 quick: export INFEROMETER_QUICK := 1
-quick: $(STAMP)  ## linter and the fast tests, in half a minute: no server, no browser
+quick: $(SUITE)  ## linter and the fast tests, in half a minute: no server, no browser
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m pytest tests/unit tests/test_layers.py -m 'not slow' -n 2 --dist loadscope
 

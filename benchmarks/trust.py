@@ -8,8 +8,10 @@ import argparse
 import math
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from inferometer.stats.doubts import stall_period_s
 from inferometer.stats.ends import Groups
 from inferometer.stats.estimate import Estimate
 from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.result import Finding
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
@@ -93,6 +96,7 @@ TEXT_REPLICAS = (
     "The true p99 of the TTFT with the planned number of replicas, which should meet the SLO, and with fewer."
 )
 COVERAGE = "Searches with different random times; 95 of 100 intervals should cover the limit."
+ON_TRITON = "On the real Triton"
 COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "perf_analyzer")
 
 
@@ -201,18 +205,28 @@ def find_rows() -> Iterator[Row]:
         yield Row(known.name, f"limit of {known.promise}", known.limit, limit, unit)
 
 
+SEARCHED = (*KNOWN, *QUEUES)
+
+
+def _found(task: tuple[int, int, float]) -> Finding:
+    place, seed, duration_s = task
+    return search(SEARCHED[place], seed, duration_s).finding
+
+
 def coverage(seeds: int, duration_s: float) -> Iterator[str]:
     """Table of how often the interval of a search covers the limit, its width, and how often the estimate is high."""
     yield "| server | SLO | limit | covered | median high/low | estimate more than 10 % too high |\n"
     yield "|---|---|---|---|---|---|\n"
     widths: list[float] = []
     covered = high = 0
-    for known in (*KNOWN, *QUEUES):
-        found = [search(known, seed, duration_s).finding for seed in range(seeds)]
+    with ProcessPoolExecutor() as pool:
+        tasks = [(place, seed, duration_s) for place in range(len(SEARCHED)) for seed in range(seeds)]
+        findings = pool.map(_found, tasks, chunksize=4)
+    for known in SEARCHED:
+        found = list(islice(findings, seeds))
         count, over = sum(map(known.covers, found)), sum(row.value > 1.1 * known.limit for row in found)
         own = [math.inf if not row.low or row.high is None else row.high / row.low for row in found]
         widths, covered, high = widths + own, covered + count, high + over
-        print(f"{known.name}: {count} of {seeds}", flush=True)
         cells = (f"{count} of {seeds}", _width(own), f"{over} of {seeds}")
         yield f"| {known.name} | {known.promise} | {quantity(known.limit)} | {' | '.join(cells)} |\n"
     total = len(widths)
@@ -325,17 +339,77 @@ def stall_alarms(samples: int = 4000) -> Iterator[str]:
 # --- the page
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A section of the page, and what computes its table."""
+
+    title: str
+    words: str
+    table: Callable[[argparse.Namespace], str]
+
+
+PARTS = (
+    Part(
+        "On a simulated clock",
+        "The true value is exact: fixed times, or the theory of the M/M/1 queue.",
+        lambda options: table(list(simulated_rows())),
+    ),
+    Part(
+        "Limits found by `find`",
+        "One search of 60 s each; `ours` is the estimate.",
+        lambda options: table(list(find_rows())),
+    ),
+    Part(
+        "Coverage of the interval of `find` in 20 s",
+        COVERAGE,
+        lambda options: "".join(coverage(options.searches, MEASURED_S / 3)),
+    ),
+    Part(
+        "Coverage of the interval of `find` in 60 s",
+        COVERAGE,
+        lambda options: "".join(coverage(options.searches, MEASURED_S)),
+    ),
+    Part("Long answers", LONG_ANSWERS, lambda options: "".join(long_answers(options.levels))),
+    Part("Long answers of an unsteady server", TROUBLED, lambda options: "".join(troubled(options.levels))),
+    Part("Rates near the capacity", NEAR_CAPACITY, lambda options: "".join(overload(options.levels))),
+    Part(
+        "Twins of text servers",
+        TEXT_TWINS,
+        lambda options: "".join(text_twin.table(list(text_twin.study()))),
+    ),
+    Part("Replicas of text servers", TEXT_REPLICAS, lambda options: "".join(text_capacity.rows())),
+    Part(
+        "False stalls",
+        "4,000 samples each of slow requests at independent times; at most 1 % should be called periodic.",
+        lambda options: "".join(stall_alarms()),
+    ),
+    Part(
+        ON_TRITON,
+        "Models that sleep. The true value ignores the server's overhead per request (a fraction of a millisecond) "
+        "and other programs on the machine.",
+        lambda options: table(list(real_rows())),
+    ),
+)
+
+
 def table(rows: Sequence[Row]) -> str:
     lines = [COLUMNS, tuple("---" for _ in COLUMNS), *(row.cells for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def page(machine: Machine, parts: Sequence[tuple[str, str, str]]) -> str:
-    text = "# Accuracy on servers with known figures\n\n"
-    text += f"Generated by `make trust`. {machine.line}.\n"
-    for title, words, body in parts:
-        text += f"\n## {title}\n\n{words}\n\n{body}"
-    return text
+def updated(text: str, part: Part, machine: Machine, rows: str) -> str:
+    """Return the page with this part computed anew; the others stay."""
+    sections = (section.partition("\n") for section in text.split("\n## ")[1:])
+    bodies = {title: body for title, _, body in sections}
+    when = (
+        machine.line
+        if part.title == ON_TRITON
+        else f"{machine.date}: inferometer {machine.versions['inferometer']}"
+    )
+    bodies[part.title] = f"\n{part.words}\n\n{rows}\n{when}.\n"
+    known = (part.title for part in PARTS if part.title in bodies)
+    page = "".join(f"\n## {title}\n{bodies[title].rstrip()}\n" for title in known)
+    return f"# Accuracy on servers with known figures\n\nGenerated by `make trust`.\n{page}"
 
 
 def main() -> None:
@@ -346,53 +420,17 @@ def main() -> None:
     parser.add_argument(
         "--levels", type=int, default=60, help="levels per row of long answers (default: %(default)s)"
     )
+    parser.add_argument("--only", default="", help="compute only the parts whose title has these words")
     parser.add_argument("--without-triton", action="store_true", help="leave out the rows of the real server")
     options = parser.parse_args()
-    busy = [busy_cores()]
-    parts = [
-        (
-            "On a simulated clock",
-            "The true value is exact: fixed times, or the theory of the M/M/1 queue.",
-            table(list(simulated_rows())),
-        ),
-        (
-            "Limits found by `find`",
-            "One search of 60 s each; `ours` is the estimate.",
-            table(list(find_rows())),
-        ),
-        (
-            "Coverage of the interval of `find` in 20 s",
-            COVERAGE,
-            "".join(coverage(options.searches, MEASURED_S / 3)),
-        ),
-        (
-            "Coverage of the interval of `find` in 60 s",
-            COVERAGE,
-            "".join(coverage(options.searches, MEASURED_S)),
-        ),
-        ("Long answers", LONG_ANSWERS, "".join(long_answers(options.levels))),
-        ("Long answers of an unsteady server", TROUBLED, "".join(troubled(options.levels))),
-        ("Rates near the capacity", NEAR_CAPACITY, "".join(overload(options.levels))),
-        ("Twins of text servers", TEXT_TWINS, "".join(text_twin.table(list(text_twin.study())))),
-        ("Replicas of text servers", TEXT_REPLICAS, "".join(text_capacity.rows())),
-        (
-            "False stalls",
-            "4,000 samples each of slow requests at independent times; at most 1 % should be called periodic.",
-            "".join(stall_alarms()),
-        ),
-    ]
-    if not options.without_triton:
-        parts.append(
-            (
-                "On the real Triton",
-                "Models that sleep. The true value ignores the server's overhead per request (a fraction of a "
-                "millisecond) and other programs on the machine.",
-                table(list(real_rows())),
-            )
-        )
-    busy.append(busy_cores())
-    PAGE.write_text(page(this_machine(busy), parts))
-    print("Written:", PAGE)
+    for part in PARTS:
+        if options.only not in part.title or (options.without_triton and part.title == ON_TRITON):
+            continue
+        busy = busy_cores()
+        rows = part.table(options)
+        machine = this_machine([busy, busy_cores()])
+        PAGE.write_text(updated(PAGE.read_text(), part, machine, rows))
+        print(f"{part.title}: written", flush=True)
 
 
 if __name__ == "__main__":
