@@ -384,7 +384,7 @@ def _lead(result: Result) -> str:
         return ""
     return (
         f"Load beyond {level_label(light.mode, light.value)} adds little: it already reaches "
-        f"{share(per_s.value / most.value)} of the highest throughput."
+        f"{share(per_s.value / most.value)} of the throughput at {level_label(found[0].mode, found[0].value)}."
     )
 
 

@@ -245,3 +245,13 @@ def test_a_search_draws_each_load_once(build: ModuleType) -> None:
     assert isinstance(bars, Bars)
     assert [row.name for row in curves.series] == ["request rate 20"]
     assert [row.label for row in bars.rows] == ["request rate 20"]
+
+
+def test_a_load_that_adds_little_is_compared_with_the_load_of_the_headline(build: ModuleType) -> None:
+    def level(load: int, speed: float) -> Any:
+        return build.level(build.measurement(9000, speed, 307, 1, (1, 2, 3, 4), interval=0.02), load)
+
+    page = measurement_document(build.result(level(1, 960.0), level(3, 1000.0), level(6, 1015.0)))
+    lead = next(section.lead for section in page.sections if section.name == "throughput")
+    assert page.figures[0].detail.endswith("at concurrency 3")
+    assert lead.endswith("it already reaches 96 % of the throughput at concurrency 3.")
