@@ -289,6 +289,8 @@ def test_twin_check(ends, is_known):
     assert (made.tone is Tone.BAD) == (found.ruling == SHOWN)
     assert (made.tone is Tone.WARNING) == (found.ruling == INCONCLUSIVE)
     assert not ABSURD.search(made.verdict)
+    tones = {SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING, NOT_SHOWN: Tone.GOOD}
+    assert made.figures[0].tone is tones[found.ruling]
 
 
 def test_a_twin_check_without_a_measured_figure_is_inconclusive():

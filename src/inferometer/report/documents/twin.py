@@ -20,7 +20,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.levels import few_words, rate_axis, time_axis
 from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
-from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, percent_words
 from inferometer.twin.twin import FIRST_P99, THROUGHPUT, TOKENS, Band, LoadForecast, Twin, TwinModel
 
 TAIL = "p99"
@@ -150,13 +150,25 @@ def _tone(twin: Twin) -> Tone:
     return Tone.PLAIN if twin.is_check else Tone.WARNING
 
 
+def _error_tone(twin: Twin, name: str, most: float, worst: float) -> Tone:
+    """Rate the errors of a figure: those of a check by their intervals, those of a fit by the worst."""
+    if twin.is_check:
+        rulings = {row.misses(name, most) for row in twin.forecasts}
+        if SHOWN in rulings:
+            return Tone.BAD
+        return Tone.WARNING if INCONCLUSIVE in rulings else Tone.GOOD
+    return Tone.GOOD if worst <= most else Tone.WARNING
+
+
 def _cards(twin: Twin) -> Iterator[Figure]:
     for name, most in twin.within.items():
         errors = sorted(_errors(twin, name))
         if errors:
-            tone = Tone.GOOD if errors[-1] <= most else Tone.WARNING
             yield Figure(
-                f"{_name(name)} error", share(errors[len(errors) // 2]), f"at most {share(errors[-1])}", tone
+                f"{_name(name)} error",
+                share(errors[len(errors) // 2]),
+                f"at most {share(errors[-1])}",
+                _error_tone(twin, name, most, errors[-1]),
             )
     inside, count = _covered(twin)
     if count:
