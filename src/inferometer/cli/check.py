@@ -55,11 +55,11 @@ def _checked(path: Path) -> str:
 
 
 def _is_scenario(text: bytes) -> bool:
-    """Return whether a file has traffic classes, which options files do not have."""
+    """Return whether a file has traffic classes or phases, which options files do not have."""
     from inferometer.base.yaml_text import YamlError, load_yaml
 
     try:
         document = load_yaml(text.decode())
     except (YamlError, UnicodeDecodeError):
         return False  # reported by the reader of options files
-    return isinstance(document, Mapping) and "classes" in document
+    return isinstance(document, Mapping) and not document.keys().isdisjoint(("classes", "phases"))

@@ -73,6 +73,15 @@ def test_a_mistake_is_named_with_its_file(folder: Path, text: str, said: str) ->
     assert "good.yaml: valid options file" in ended.stdout  # one mistake does not hide the other files
 
 
+def test_a_misspelled_key_of_a_scenario_is_corrected(folder: Path) -> None:
+    (folder / "inferometer.yaml").write_text(
+        "clases: {a: {model: m, rate: 3}}\nphases: [{name: p, for: 1s}]\n"
+    )
+    ended = check()
+    assert ended.code == 2
+    assert "clases is not a known key; did you mean 'classes'?" in ended.stderr
+
+
 def test_a_missing_file_is_named() -> None:
     ended = check("absent.yaml")
     assert ended.code == 2
