@@ -67,20 +67,20 @@ def test_waiting_for_a_slot_is_found_to_a_few_percent(seed):
     assert finding.limited_by in ("ttft p99", "overload")
 
 
-@pytest.mark.sampled
+@pytest.mark.only_sampled
 def test_the_time_per_token_is_found_from_the_times_themselves():
-    findings = [Text(6.52, SLOW_STEPS).search(seed) for seed in range(1, sample(4, 21))]
-    assert sum(covers(finding, 6.52) for finding in findings) >= sample(3, 18)
+    findings = [Text(6.52, SLOW_STEPS).search(seed) for seed in range(1, 21)]
+    assert sum(covers(finding, 6.52) for finding in findings) >= 18
     assert median(finding.high / finding.low for finding in findings) < 1.4
     assert median(finding.value for finding in findings) > 0.85 * 6.52
     assert {finding.limited_by for finding in findings} == {"tpot p95"}
 
 
-@pytest.mark.sampled
+@pytest.mark.only_sampled
 def test_random_arrivals_widen_the_interval_of_a_time_per_token():
     rate = Text(4.92, SLOW_STEPS, distribution="poisson")
-    findings = [rate.search(seed) for seed in range(1, sample(4, 41))]
-    assert sum(covers(finding, 4.92) for finding in findings) >= sample(2, 35)
+    findings = [rate.search(seed) for seed in range(1, 41)]
+    assert sum(covers(finding, 4.92) for finding in findings) >= 35
     assert median(finding.high / finding.low for finding in findings) < 2.2
 
 

@@ -79,6 +79,7 @@ class Term:
     figure: str = "latency"  # or TASK, or one of STREAMED
     sign: str = field(default="<", compare=False)
     text: str = field(default="", compare=False)  # as written
+    is_implied: bool = field(default=False, compare=False)  # not written, but part of every SLO
 
     @property
     def label(self) -> str:
@@ -131,7 +132,8 @@ def parse_slo(text: str, *, has_tasks: bool = False) -> Slo:
             remedy="add one, such as latency<2s",
         )
     if "errors" not in names:
-        terms = (*terms, Term("errors", MOST_FAILED, "errors", text=f"errors<{MOST_FAILED:.1%}"))
+        implied = Term("errors", MOST_FAILED, "errors", text=f"errors<{MOST_FAILED:.1%}", is_implied=True)
+        terms = (*terms, implied)
     return Slo(terms, text.strip())
 
 
@@ -181,9 +183,10 @@ def _as_usual(text: str) -> str:
 def _term(part: str, whole: str) -> Term:
     found = re.fullmatch(_TERM, part)
     if found is None:
-        raise UsageError(
-            f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=_meant(part) or EXAMPLE
-        )
+        remedy = _meant(part) or EXAMPLE
+        if _is_figure(part):
+            remedy = f"{EXAMPLE}, in quotes, because a shell takes < and > as redirections"
+        raise UsageError(f"'{part}' in the SLO '{whole}' is not a figure with a limit", remedy=remedy)
     written, sign, limit = found["name"], found["sign"], found["limit"]
     figure, name = _figure(written, part)
     is_below = figure in (*TIMES, "errors", "wrong", "energy")

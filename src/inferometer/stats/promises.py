@@ -5,8 +5,9 @@ requests for an interval, those beyond the limit are counted: a p99 below 50 ms 
 take longer, and few requests can already be far too many (binomial test, 2.5 % on either side). A mean is compared with
 the share of an exponential distribution beyond its mean. Waits are correlated: if sections of a run differ more than
 independent requests would, their requests count as fewer. An answer without a token counts as one whose first token
-never came. Throughput is judged by sections of the time, half of which may be below it. Without failures, the errors
-term is met, however few requests there were; wrong answers are only a sample, and judged by their interval.
+never came. Throughput is judged by sections of the time, half of which may be below it. Failures and wrong answers are
+judged by the interval of their share, even if there were none: 0 of 100 do not show that fewer than 1 % fail. The
+errors term of an SLO that does not name it is met without failures, however few requests there were.
 
 A limit far above the slowest request needs fewer requests: the share of requests beyond a duration is assumed to fall
 at least as fast as the duration grows (a Pareto tail of index 1, heavier than any with a mean).
@@ -124,22 +125,18 @@ def _durations(term: Term, whole: Window) -> Series | None:
 
 
 def _share(term: Term, whole: Window) -> Estimate | None:
-    """Return the share of failed requests, wrong answers or good requests. If none failed, or all were good and all
-    must be, it has no interval. Wrong answers are a sample, so that even none has one."""
+    """Return the share of failed requests, wrong answers or good requests. It has no interval if there are none and
+    none is allowed, or if all were good and all must be."""
     failed = whole.failed_count
-    if term.figure == "wrong":
-        is_bound = term.limit == 0 and not whole.wrong
-        return Estimate(0.0) if is_bound and whole.checked else _maybe_share(whole.wrong, whole.checked)
-    if term.figure == "errors" and whole.ended_count:
-        return share_estimate(failed, whole.ended_count) if failed else Estimate(0.0)
+    if term.figure in OF_ANSWERS:
+        count, total = (whole.wrong, whole.checked) if term.figure == "wrong" else (failed, whole.ended_count)
+        if total and not count and (term.limit == 0 or term.is_implied):
+            return Estimate(0.0)
+        return share_estimate(count, total) if total else None
     ended = whole.count + failed
     if term.figure != "goodput" or not ended:
         return None
     return Estimate(1.0) if whole.kept == ended and term.limit == 1 else share_estimate(whole.kept, ended)
-
-
-def _maybe_share(count: int, total: int) -> Estimate | None:
-    return share_estimate(count, total) if total else None
 
 
 def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], missing: int) -> Estimate | None:
@@ -161,7 +158,11 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
         return "broken", ""  # every request failed, however few there were
     if found.limits is not None:
         within = [term.is_within(end) for end in found.limits]
-        inside = f"{INSIDE}: {whole.checked:,} answers were checked" if term.figure == "wrong" else INSIDE
+        inside = INSIDE
+        if term.figure == "wrong":
+            inside += f": {whole.checked:,} answers were checked"
+        elif term.figure == "errors" and not whole.failed_count:
+            inside += f": none of {whole.ended_count:,} requests failed, too few to show it"
         return ("kept", "") if all(within) else ("undecided", inside) if any(within) else ("broken", "")
     if term.figure in SHARES:
         return "kept", ""

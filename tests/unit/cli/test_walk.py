@@ -3,8 +3,8 @@
 The options come from the commands' tables, so a new one without a line here fails. Each line is run with all its
 options, and once more without each of them; two runs that look the same from outside reveal an ignored option. See
 `tests.support.observed` for what is compared. `measure` shows the effect of level settings; the other commands make
-these settings in the same place, so there it suffices that an option reaches them. Those that load a server take long:
-`make test` walks `measure` and `find`, `make test-long` the others.
+these settings in the same place, so there it suffices that an option reaches them. Those that load a server or simulate
+one take long: `make test` walks `measure` and the short ones, `make test-long` the others.
 """
 
 import json
@@ -662,7 +662,7 @@ def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     "name",
     [
         pytest.param(name, marks=pytest.mark.long)
-        if name in ("compare", "interfere", "diagnose", "tune")
+        if name in (*LOADING, "capacity", "twin") and name != "measure"
         else name
         for name in WALKED
     ],

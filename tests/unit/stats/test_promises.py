@@ -95,7 +95,8 @@ def test_a_figure_is_kept_broken_or_undecided(latencies, promise, verdict, reaso
 @pytest.mark.parametrize(
     ("failed", "promise", "verdict"),
     [
-        (0, "errors<0.1%", "kept"),
+        (0, "errors<0.1%", "undecided"),  # 0 of 100, the interval is 0 to 3.6 %
+        (0, "errors<4%", "kept"),
         (0, "errors<=0%", "kept"),
         (1, "errors<=0%", "broken"),
         (1, "errors<1%", "undecided"),  # 1 of 101, the interval is 0.03 to 5.4 %
@@ -105,6 +106,15 @@ def test_a_figure_is_kept_broken_or_undecided(latencies, promise, verdict, reaso
 )
 def test_errors_are_judged_by_their_share(failed, promise, verdict):
     assert first([1.0] * 100, promise, failed=failed).verdict == verdict
+
+
+def test_too_few_requests_without_failures_are_named():
+    assert first([1.0] * 8, "errors<0.1%").reason.endswith("none of 8 requests failed, too few to show it")
+
+
+def test_without_failures_errors_that_are_not_limited_explicitly_are_within_their_limit():
+    implied = outcome([1.0] * 100, "p50<50ms").terms[-1]
+    assert (implied.name, implied.verdict) == ("errors", "kept")
 
 
 def test_one_in_a_thousand_may_fail_unless_the_slo_says_otherwise():

@@ -116,6 +116,10 @@ def test_spellings_of_other_tools(text, ours):
         ("p99", "'p99' in the SLO 'p99' is not a figure with a limit"),
         ("p99<1s,", "is not a figure with a limit"),
         ("p99==1s", "is not a figure with a limit"),
+        (
+            "throughput",
+            "throughput>100, goodput>95%', in quotes, because a shell takes < and > as redirections",
+        ),
         ("fast<1s", "unknown SLO figure 'fast'"),
         ("p100<1s", "the maximum cannot be limited; limit a high percentile: 'p99.9<1s'"),
         ("max < 1s", "limit a high percentile: 'p99.9 < 1s'"),
