@@ -334,7 +334,7 @@ def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, 
                 _check_watcher(given.get("watcher"))
                 return function(*args, **given)
             except InferometerError as error:
-                error.spell(_spelled)
+                error.spell(argument_name)
                 raise
 
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -364,8 +364,8 @@ def _check_watcher(watcher: object) -> None:
         )
 
 
-def _spelled(name: Name) -> str:
-    """Return the argument for an option in an error, with its value."""
+def argument_name(name: Name) -> str:
+    """Return the argument for an option in a message, with its value."""
     argument = _by_field().get(name.field)
     if argument is None:
         return str(name)

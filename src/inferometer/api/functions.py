@@ -5,7 +5,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from inferometer.api.arguments import asked, checked, expect, items, named, read, worded
+from inferometer.api.arguments import argument_name, asked, checked, expect, items, named, read, worded
 from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
@@ -616,7 +616,7 @@ def to_html(report: "Answer") -> str:
     from inferometer.report.kinds import TYPES
 
     expect("report", report, *TYPES)
-    return saved.to_html(report)
+    return saved.to_html(report, argument_name)
 
 
 @worded
@@ -626,4 +626,4 @@ def to_markdown(report: "Answer") -> str:
     from inferometer.report.kinds import TYPES
 
     expect("report", report, *TYPES)
-    return saved.to_markdown(report)
+    return saved.to_markdown(report, argument_name)

@@ -13,7 +13,7 @@ from inferometer.base.text import printable
 
 
 class Name(str):
-    """An option named in an error message, which each interface spells in its own way: `--timeout`, `timeout_s`.
+    """An option named in a message or in advice, which each interface spells in its own way: `--timeout`, `timeout_s`.
 
     Formatted into an f-string, it keeps the field and the value; its text is the default spelling."""
 
@@ -34,7 +34,8 @@ E = TypeVar("E", bound="InferometerError")
 _NAME = re.compile("\0([^\0\1]*)\1([^\0\1]*)\1([^\0\1]*)\0")
 
 
-def _spelled(text: str, spell: Spell) -> str:
+def spelled(text: str, spell: Spell = str) -> str:
+    """Return a text in which each option is spelled by `spell`."""
     return _NAME.sub(lambda found: spell(Name(*found.groups())), text)
 
 
@@ -49,7 +50,7 @@ class InferometerError(Exception):
 
     @property
     def message(self) -> str:
-        return _spelled(self._message, str)
+        return spelled(self._message)
 
     @message.setter
     def message(self, text: str) -> None:
@@ -57,7 +58,7 @@ class InferometerError(Exception):
 
     @property
     def remedy(self) -> str:
-        return _spelled(self._remedy, str)
+        return spelled(self._remedy)
 
     @remedy.setter
     def remedy(self, text: str) -> None:
@@ -70,7 +71,7 @@ class InferometerError(Exception):
 
     def spell(self, spell: Spell) -> None:
         """Fix the spelling of the options in the message, for an interface that has no spelling."""
-        self._message, self._remedy = _spelled(self._message, spell), _spelled(self._remedy, spell)
+        self._message, self._remedy = spelled(self._message, spell), spelled(self._remedy, spell)
 
     def use_classic_words(self) -> None:
         """Replace the message by the classic scripts' sentence, if they have one."""
@@ -94,7 +95,7 @@ class InferometerError(Exception):
             text = f"{message} {remedy[:1].upper()}{remedy[1:]}".rstrip()
         else:
             text = f"{message}; {remedy}" if remedy else message
-        return printable(redacted(_spelled(text, spell)))
+        return printable(redacted(spelled(text, spell)))
 
     def __str__(self) -> str:
         """Return the text for printing: it may contain a server's words, or an address with a password."""

@@ -1,9 +1,10 @@
 """The content of a report, apart from its looks: terminal, page and Markdown are three renderings of it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 
+from inferometer.base.errors import Spell, spelled
 from inferometer.base.frozen import frozen
 from inferometer.report.format import plain_number
 
@@ -84,6 +85,9 @@ class Message:
     advice: str = ""
     tone: Tone = Tone.WARNING
 
+    def spelled(self, spell: Spell) -> "Message":
+        return replace(self, text=spelled(self.text, spell), advice=spelled(self.advice, spell))
+
 
 @frozen
 class Messages:
@@ -92,6 +96,9 @@ class Messages:
     rows: tuple[Message, ...]
     is_ranked: bool = False
     is_detail: bool = False  # shown on a terminal only if verbose
+
+    def spelled(self, spell: Spell) -> "Messages":
+        return replace(self, rows=tuple(row.spelled(spell) for row in self.rows))
 
 
 @frozen
@@ -274,6 +281,10 @@ class Section:
     blocks: tuple[Block, ...] = ()
     is_detail: bool = False  # omitted on a terminal
 
+    def spelled(self, spell: Spell) -> "Section":
+        blocks = (block.spelled(spell) if isinstance(block, Messages) else block for block in self.blocks)
+        return replace(self, lead=spelled(self.lead, spell), blocks=tuple(blocks))
+
 
 def message_section(name: str, title: str, rows: Iterable[Message], lead: str = "") -> Section | None:
     """A section of messages; None if there are none."""
@@ -295,3 +306,7 @@ class Document:
     source: str = field(default="", repr=False)  # the JSON it was made from
     source_name: str = "result.json"
     tool: str = ""
+
+    def spelled(self, spell: Spell) -> "Document":
+        """Return the document with the options that its leads and messages name spelled by `spell`."""
+        return replace(self, sections=tuple(section.spelled(spell) for section in self.sections))

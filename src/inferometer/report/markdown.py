@@ -4,12 +4,14 @@ import html
 import re
 from collections.abc import Iterator
 
+from inferometer.base.errors import Spell
 from inferometer.base.text import printable
 from inferometer.report.document import Code, Depth, Document, Facts, Message, Messages, Section, Table, Tone
 
 
-def markdown(document: Document) -> str:
+def markdown(document: Document, spell: Spell = str) -> str:
     """Return the whole report; the same document gives the same text."""
+    document = document.spelled(spell)
     figures = tuple((figure.label, figure.value, figure.detail) for figure in document.figures)
     blocks = [
         f"# {markdown_line(document.title)}",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from inferometer.base.errors import Spell
 from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
 from inferometer.report.document import (
@@ -57,8 +58,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(document: Document) -> str:
+def render(document: Document, spell: Spell = str) -> str:
     """Return the whole page; the same document gives the same bytes."""
+    document = document.spelled(spell)
     template = _environment().get_template("page.html.j2")
     # JSON that cannot close its script element: `<` is replaced by its JSON escape.
     source = Markup(document.source.replace("<", "\\u003c"))

@@ -9,7 +9,7 @@ from typing import Any
 import inferometer
 from inferometer.base import answer_file
 from inferometer.base.answer_file import Answer
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import Spell, UsageError
 from inferometer.base.writing import write_file
 from inferometer.options.names import option_name
 from inferometer.report.document import Document
@@ -47,14 +47,14 @@ def document(answer: Answer) -> Document:
     return replace(found, source=source, source_name=f"{answer.kind}.json", tool=tool)
 
 
-def to_html(answer: Answer) -> str:
+def to_html(answer: Answer, spell: Spell = str) -> str:
     """The answer as a self-contained page."""
-    return render(document(answer))
+    return render(document(answer), spell)
 
 
-def to_markdown(answer: Answer) -> str:
+def to_markdown(answer: Answer, spell: Spell = str) -> str:
     """The answer as Markdown, without charts."""
-    return markdown(document(answer))
+    return markdown(document(answer), spell)
 
 
 def to_csv(answer: Answer) -> str:

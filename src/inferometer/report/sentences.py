@@ -143,7 +143,7 @@ def finding_sentence(finding: Finding) -> str:
     if finding.knee:
         words += f" Knee at {found_load(finding, finding.knee)}."
     if finding.needed_s:
-        words += f" To narrow this down, use --duration {finding.needed_s:.0f}s or longer."
+        words += f" To narrow this down, search for {finding.needed_s:.0f} s or longer."
     return words
 
 

@@ -47,6 +47,7 @@ def plain_text(text: str, style: str = "", **more: Any) -> Text:
 
 def show(document: Document, console: Console | None = None, *, is_verbose: bool = False) -> None:
     """Print the document on stdout or another console; details only if verbose."""
+    document = document.spelled(str)
     if console is None:  # a file or a pipe has no width
         console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     width = min(WIDTH, console.width)

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from inferometer import __version__
 from inferometer.base.answer_file import Answer
 from inferometer.base.confined import confined_to
-from inferometer.base.errors import InferometerError, LocalError, UnlikeError, UsageError
+from inferometer.base.errors import InferometerError, LocalError, Spell, UnlikeError, UsageError
 from inferometer.base.reading import ANSWER, read_regular
 from inferometer.base.text import is_digits
 from inferometer.compare.gates import Terms
@@ -257,8 +257,10 @@ def _answer(request: Request) -> tuple[Run, Answer]:
 
 def _report(request: Request) -> Response:
     run, answer = _answer(request)
+    startable = _site(request).startables.get(run.command)
+    spell: Spell = str if startable is None else partial(form.label_of, startable.command)
     with consistent(run.id):
-        return _frame(request, to_html(answer))
+        return _frame(request, to_html(answer, spell))
 
 
 def _frame(request: Request, report: str) -> Response:

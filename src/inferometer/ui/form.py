@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,11 +327,12 @@ def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
 
 def _sentence(error: InferometerError, command: Command[Any]) -> str:
     """Return the text of an error, with the labels of the form's fields."""
-    text = error.spelled(lambda name: _spelled(name, command))
+    text = error.spelled(partial(label_of, command))
     return text[:1].upper() + text[1:]
 
 
-def _spelled(name: Name, command: Command[Any]) -> str:
+def label_of(command: Command[Any], name: Name) -> str:
+    """Return the label of an option in a message, with its value."""
     option, _, value = command.spell(name).partition(" ")
     rows = (row for _, members in command.groups for row in members)
     names = next((row.names for row in rows if option in row.names), (option,))

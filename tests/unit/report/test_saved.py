@@ -57,3 +57,11 @@ def test_the_python_api_makes_the_same_reports(report, tmp_path):
     write_page(tmp_path / "page.html", report)
     assert (tmp_path / "page.html").read_text() == api.to_html(report) == to_html(report)
     assert api.to_markdown(report) == to_markdown(report)
+
+
+def test_advice_names_options_as_each_interface_writes_them(tmp_path):
+    result = sample_result()
+    assert r"measure longer with --duration or -n, or relax --precision" in to_markdown(result)
+    python = "measure longer with duration_s or request_count, or relax precision"
+    assert python in api.to_markdown(result).replace("\\", "")
+    assert python in api.to_html(result)

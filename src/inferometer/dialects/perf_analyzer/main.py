@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from inferometer.base.collecting import collect_rarely
-from inferometer.base.errors import InferometerError, MetricsError, UsageError
+from inferometer.base.errors import InferometerError, MetricsError, UsageError, spelled
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import (
@@ -23,6 +23,7 @@ from inferometer.base.threads import limit_threads
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import COMMAND, classic_usage, most_outstanding, parse_classic
 from inferometer.options.command_line import Ask
+from inferometer.options.names import with_names
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class _Printer(Watcher):
 
 def advice(note: Note) -> str:
     """Return the advice of a note, with options that this script has."""
-    return _ADVICE.get(note, note.advice)
+    return _ADVICE.get(note) or spelled(with_names(note.value), COMMAND.spell)
 
 
 def _complaints(level: "Level", options: "Options") -> list[str]:

@@ -12,6 +12,7 @@ from inferometer.capacity.plan import (
     PlannedOption,
     PlannedTerm,
 )
+from inferometer.options.names import option_name
 from inferometer.report.document import (
     Column,
     Depth,
@@ -237,7 +238,7 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
         lead = f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
     elif _is_one_trace(plan):
         whole = duration(hardest.length_s * NS_PER_S)
-        lead = f"Over the whole trace of {whole}; use a shorter --stretch to look at its parts."
+        lead = f"Over the whole trace of {whole}; use a shorter {option_name('--stretch')} to look at its parts."
     else:
         lead = "The rate is constant."
     lead += f" Requests arrive {plan.arrivals}; the balancer sends them to replicas {_how(plan.balancer)}."
@@ -372,7 +373,7 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
     )  # fmt: skip
     lead = (
         f"Simulated with the rule {first.rule}; replicas are ready {_span(first.startup_s)} after they "
-        f"are started{_BASES[first.startup_basis]}. {_scaled(plan)}"
+        f"are started{_basis(first.startup_basis)}. {_scaled(plan)}"
     )
     return Section(
         "autoscaling",
@@ -382,11 +383,11 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
     )
 
 
-_BASES = {
-    "assumed": " (assumed: --startup sets it)",
-    "given": "",
-    "measured": " (measured, including the warm-up)",
-}
+def _basis(basis: str) -> str:
+    """Say where the start-up time comes from."""
+    if basis == "assumed":
+        return f" (assumed: {option_name('--startup')} sets it)"
+    return " (measured, including the warm-up)" if basis == "measured" else ""
 
 
 def _scaled(plan: CapacityPlan) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.options.names import with_names
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -175,7 +176,7 @@ def _problems(levels: Sequence[Level]) -> Iterator[Message]:
                 yield from _visit_messages(where, row)
             for remark in row.remarks:
                 if remark.note is not Note.NO_REPLY or not row.outages:
-                    yield Message(f"{where}: {first_line(remark.text)}", remark.note.advice)
+                    yield Message(f"{where}: {first_line(remark.text)}", with_names(remark.note.value))
             if row.measurement is not None:
                 for group in row.measurement.failures:
                     said = first_line(group.example)

@@ -83,7 +83,7 @@ def comparison_document(comparison: Comparison) -> Document:
     problems = (Message(text, tone=Tone.BAD) for text in comparison.problems)
     sections = (
         message_section("problems", "Why it is invalid", problems),
-        message_section("gates", "Conditions of --fail-if", map(_gate, comparison.gates)),
+        message_section("gates", "Failure conditions", map(_gate, comparison.gates)),
         _variants_section(comparison),
         _differences_section(comparison),
         _energy_section(comparison),
@@ -132,7 +132,7 @@ def sentences(comparison: Comparison) -> tuple[str, ...]:
 
 def _gate(gate: GateOutcome) -> Message:
     is_open = gate.outcome == INCONCLUSIVE and "interval" in gate.found and NO_REQUESTS not in gate.found
-    advice = "A longer measurement (--duration) makes the interval narrower." if is_open else ""
+    advice = "A longer measurement narrows the interval." if is_open else ""
     words = f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}"
     return Message(words, advice, _GATE_TONES[gate.outcome])
 

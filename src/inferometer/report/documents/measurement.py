@@ -197,7 +197,7 @@ def _nothing_good(result: Result) -> str:
     found = [level.measurement for level in result.levels if level.measurement is not None]
     failed = sum(row.failed_count for row in found)
     if not failed and result.is_out_of_time:
-        return "No request was answered within the time limit, so there is nothing to report: raise --time-limit."
+        return "No request was answered within the time limit, so there is nothing to report: raise the time limit."
     if not failed:
         return "No request was answered, so there is nothing to report."
     words = f"Every request failed ({failed:,} in all), so there is nothing to report."

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.options.names import with_names
 from inferometer.report.document import Message, Section, Tone, message_section
 from inferometer.report.documents.levels import few_words
 from inferometer.report.format import duration, first_line, level_label, level_value, plural, quantity
@@ -37,7 +38,7 @@ def notes_section(result: Result) -> Section | None:
     for level in result.levels:
         for remark in level.remarks:
             said.setdefault(remark.note, []).append(Said(level, first_line(remark.text)))
-    rows = (Message("\n".join(grouped(found)), note.advice) for note, found in said.items())
+    rows = (Message("\n".join(grouped(found)), with_names(note.value)) for note, found in said.items())
     unlike = _unlike(result.levels, result.effective.rate_unit)
     return message_section(
         "notes", "Notes", [*_actions(result.levels), *_first_rounds(result.levels), *unlike, *rows]

@@ -29,7 +29,7 @@ def prompt_sentences(found: PromptFigures) -> Iterator[str]:
     if found.is_exact:
         yield f"Counted with the tokenizer {found.tokenizer}, without server additions such as a chat template."
     else:
-        yield "Counted in words because no tokenizer was given; use --tokenizer for exact counts."
+        yield "Counted in words because no tokenizer was given; a tokenizer would make the counts exact."
     if found.asked:
         yield f"Requested: {found.asked} tokens{_after(found)}."
     if found.asked_output:

@@ -185,9 +185,9 @@ def verdict(comparison: Comparison) -> tuple[str, Tone]:
     speeds = [speed_of(contrast) for contrast in comparison.contrasts]
     words, caveat = _speeds(comparison, speeds), _caveat(comparison)
     if comparison.gates and words.startswith("Inconclusive"):
-        words = f"No condition of --fail-if is met; {words[0].lower()}{words[1:]}"
+        words = f"No failure condition is met; {words[0].lower()}{words[1:]}"
     elif comparison.gates:
-        words += "; no condition of --fail-if is met"
+        words += "; no failure condition is met"
     return _sentence(f"{words}, {caveat}" if caveat else words), _tone(comparison, speeds, caveat)
 
 

@@ -231,7 +231,7 @@ def _counted(found: Inspection) -> str:
     if found.counted_in == "the trace":
         return "Lengths are taken from the trace."
     what = (
-        "words, because no --tokenizer is given"
+        "words, because no tokenizer is given"
         if found.counted_in == "words"
         else f"tokens of {found.counted_in}"
     )

@@ -214,7 +214,7 @@ def _open_words(trial: Trial) -> str:
     """Why a trial does not decide whether its configuration meets the SLO."""
     if trial.is_client_limited:
         return "measured while this client was the limit"
-    return "too near the limit for so few requests; a longer --budget can decide it"
+    return "too near the limit for so few requests; a longer budget can decide it"
 
 
 def _verdict(study: Study, found: Recommendation | None) -> str:
@@ -264,7 +264,7 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
             return f"No relevant gain over {own}: the best is {shapes}, {lead}."
         return (
             f"Inconclusive: the best figures are those of {shapes}: {_gives(study, best)}; its gain over {own} "
-            f"is {lead}. A longer --budget can decide it."
+            f"is {lead}. A longer budget can decide it."
         )
     what = " by the objectives" if facts.has_other_objectives(study) else ""
     lead = f"{difference(found.gain)} against {own}{what}"

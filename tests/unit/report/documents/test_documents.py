@@ -164,7 +164,7 @@ def test_failures_are_grouped_and_change_the_tone():
 def test_notes_come_with_their_advice():
     remark = Remark(Note.WORKER_LOST, "worker 2 died")
     page = document(dataclasses.replace(sample_result(), remarks=(remark,)))
-    rows = section(page, "notes").blocks[0].rows
+    rows = section(page.spelled(str), "notes").blocks[0].rows
     assert [(row.text, row.advice) for row in rows] == [
         ("worker 2 died", Note.WORKER_LOST.advice),
         ("concurrency 1: asked for ±2.0%: throughput ±3.0%", Note.NOT_PRECISE.advice),

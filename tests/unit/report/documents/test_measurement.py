@@ -142,7 +142,7 @@ def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
         ({"high": None, "low": 0.0}, "up to 98.0 requests/s (95 % interval unknown)"),
         (
             {"needed_s": 80.0},
-            "Knee at 50.0. To narrow this down, use --duration 80s or longer.",
+            "Knee at 50.0. To narrow this down, search for 80 s or longer.",
         ),
         (
             {"value": 0.0, "low": 0.0, "judged": (JudgedLoad(98.0, "broken", ("p99",)),)},
