@@ -111,7 +111,7 @@ def from_json(text: str, origin: str, *types: type[A]) -> A:
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}",
-            remedy="give a file written by inferometer, such as with --json",
+            remedy="give a JSON file that inferometer wrote",
         ) from error
     return from_document(document, origin, *types)
 

@@ -12,6 +12,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
+from inferometer.options.names import option_name
 from inferometer.options.varying import Vary
 from inferometer.tune import model_config
 from inferometer.tune.condition import Condition
@@ -113,7 +114,7 @@ def launched(
     space = Space(server, {KNOBS: {}}, parameters, is_manual=True, conditions=conditions, live=live)
     values = next((space.overrides(point)[KNOBS] for point in space.points()), None)
     if values is None:
-        shown = " and ".join(f"--where '{condition.text}'" for condition in conditions)
+        shown = " and ".join(f"{option_name('--where')} '{condition.text}'" for condition in conditions)
         raise UsageError(f"no combination of the values meets {shown}", remedy="vary more, or relax it")
     wanted = {**values, **{name: value for name, value in default.items() if value in space.choices[name]}}
     is_allowed = all(condition.holds(wanted) for condition in conditions)

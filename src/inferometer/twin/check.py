@@ -237,7 +237,7 @@ def _as_measured(model: TwinModel) -> Options:
         Options,
         document,
         f"cannot read from the twin how '{model.name}' was measured",
-        "measure it with --json, then check the saved result",
+        f"measure it with {option_name('--json')}, then check the saved result",
     )
     plain = Options()
     chosen = ("data", "sequence_ids")  # compared by field below; drawn at random

@@ -619,7 +619,7 @@ def _compare(request: Request) -> Response:
     try:
         _comparison(request)
     except (UsageError, UnlikeError) as error:
-        trouble = str(error).removesuffix(", or use --force")
+        trouble = error.spelled(lambda name: "'Compare anyway'" if name.field == "own.force" else name)
         can_force = isinstance(error, UnlikeError) and not is_forced
     query = urlencode([("run", run.id) for run in runs] + [("baseline", run.id) for run in runs[:1]])
     return _shown(

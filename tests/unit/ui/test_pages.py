@@ -121,7 +121,7 @@ def test_different_runs_are_compared_only_on_request(ask, kept):
     result = sample_result()
     one, two = kept(), kept(replace(result, host={**result.host, "cores": 999}))
     refused = ask(f"/compare?run={one.id}&run={two.id}").text
-    assert "Compare anyway" in refused
+    assert "measure both in the same way, or use &#39;Compare anyway&#39;" in refused
     assert "999" in refused
     assert "measured under different conditions" in ask(f"/compare?run={one.id}&run={two.id}&force=1").text
     assert "has no levels" in ask(f"/compare?run={one.id}&run={kept(sample_diagnosis()).id}").text
