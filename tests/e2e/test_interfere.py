@@ -60,7 +60,7 @@ def test_a_model_with_only_failures_is_reported():
         found = api.interfere(f"a@{a.server.address}", f"b@{b.server.address}", duration_s=1.0)
     assert found.models == ()
     (problem,) = found.problems
-    assert problem.startswith("'b' gave no good answer in ")
+    assert problem.startswith("'b' answered no request successfully in ")
     assert "broken" in problem
 
 

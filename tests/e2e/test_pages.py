@@ -137,7 +137,7 @@ def assert_fits(tab, width):
     assert evaluate(tab, outside) == [], width
 
 
-# --- single pages
+# --- individual pages
 
 
 def test_the_charts_have_the_numbers_of_the_result(shown):

@@ -159,7 +159,7 @@ def test_an_ensemble_shows_its_steps(tmp_path: Path) -> None:
         (("-m", "nothing"), "nothing"),
         (("-m", "simple", "--model-repository", "/no/such/folder"), "/no/such/folder"),
         (("-m", "simple", "--triton-server-directory", "/tmp"), "'/tmp' has no lib/libtritonserver.so"),
-        (("-m", "simple", "--workers", "2"), "One process holds the Triton"),
+        (("-m", "simple", "--workers", "2"), "Triton runs inside a single process"),
         (("-m", "simple", "--shared-memory", "system"), "reads inputs in place"),
     ],
 )

@@ -130,7 +130,7 @@ def plant(folder: Path, pipelines: tuple[Planted, ...] = PLANTED) -> Path:
 
 
 def plant_steps(folder: Path, steps: Sequence[PlantedStep]) -> Path:
-    """Write single models into a folder."""
+    """Write individual models into a folder."""
     for step in steps:
         (folder / step.name / "1").mkdir(parents=True)
         (folder / step.name / "1" / "model.py").write_text(_CODE)

@@ -31,7 +31,7 @@ from tests.support.planted import PlantedStep, plant_steps
 CONCURRENCY = (1, 2, 4, 8)
 MEASURED_S = 8.0  # each
 PHASES = ((8.0, 0.5), (16.0, 1.0), (8.0, 0.7))  # phases of the trace: seconds, and share of the highest rate
-TOGETHER, EVERY = 4, 40  # size of a burst, and number of single requests per burst
+TOGETHER, EVERY = 4, 40  # size of a burst, and number of individual requests per burst
 MOST_FAILED = 0.001
 SEED = 20
 

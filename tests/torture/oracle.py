@@ -21,7 +21,7 @@ FAILED_ALTOGETHER = ("server gone", "the last successful answer came", "no reque
 USAGE, INCONCLUSIVE, LOCAL, INTERRUPTED = 2, 5, 70, 130
 # A probe whether the server needs TLS, caused by an alert.
 CLIENT_HELLO = ("preface b'\\x16\\x03", 'preface b"\\x16\\x03')
-LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account without single outcomes
+LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account without individual outcomes
 PEER = {"inferometer": 3, "perf_analyzer": 99}
 
 

@@ -66,7 +66,7 @@ class Note(Enum):
     )
     WORKER_LOST = "a worker process died; the results it had reported until then are kept"
     CUT_OFF = "they are excluded from all figures; a longer last window would have seen them end"
-    SUMMARY_ONLY = "use a file with single requests, if the tool writes one"
+    SUMMARY_ONLY = "use a file with individual requests, if the tool writes one"
     METRICS_MISSING = "server metrics come from the remaining polls; see {--metrics-url}"
     METRICS_SLOW = "set a larger {--metrics-interval}"
     NUMPY_TOO_NEW = "install an older one: pip install 'numpy<2'"

@@ -74,7 +74,7 @@ def _read(path: str) -> bytes:
 
 
 def family(pids: Iterable[int]) -> frozenset[int]:
-    """Return those of these processes that exist, and all their descendants."""
+    """Return the processes that still exist, and all their descendants."""
     children: dict[int, list[int]] = {}
     there = set[int]()
     for process in filter(None, map(maybe_process, all_pids())):

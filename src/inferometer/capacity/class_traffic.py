@@ -87,7 +87,7 @@ def _slopes(
     if spec.task is not None:
         raise UsageError(
             f"the class '{name}' has tasks, whose calls depend on each other, so its load is not a request rate",
-            remedy="plan for a class of single requests",
+            remedy="plan for a class of independent requests",
         )
     if spec.shape is not None:
         now_s = 0.0

@@ -188,7 +188,7 @@ def _fewest_at(
 
 
 def _needs_tokens(request: CapacityRequest) -> bool:
-    """Whether the plan depends on single tokens, and not only on whole requests."""
+    """Whether the plan depends on individual tokens, and not only on whole requests."""
     lengths = (request.prompt_tokens, request.output_tokens, request.traffic.pairs)
     return any(row is not None for row in lengths) or any(
         term.figure in STREAMED for term in request.promise.terms

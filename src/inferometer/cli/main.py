@@ -28,7 +28,7 @@ GROUPS = {
     "What limits it?": {
         "diagnose": "find the bottleneck and what would help; --apply tries it",
         "tune": "search for the best configuration that meets an SLO",
-        "interfere": "measure what models that share a server cost each other",
+        "interfere": "measure how much models sharing a server slow each other down",
         "twin": "fit a simulation to saved runs and predict other loads",
     },
     "Did it get better or worse?": {

@@ -96,14 +96,14 @@ def _check_other_tool(asked: ViewOptions, *, is_result: bool) -> None:
 
 
 def _write_as(report: "Result", asked: ViewOptions) -> tuple[Path, ...]:
-    """Write another tool's files; say if they lack single requests."""
+    """Write another tool's files; say if they lack individual requests."""
     from inferometer.report.foreign.formats import write_as
 
     if asked.format is None or asked.output is None:
         return ()
     written, missing = write_as(report, asked.format, asked.output, asked.requests)
     if missing:
-        to_stderr(f"The files have no single requests: {missing}")
+        to_stderr(f"The files have no individual requests: {missing}")
     return written
 
 

@@ -37,7 +37,7 @@ def this_machine() -> dict[str, float]:
 
 
 def sets_of_cores(machines: Sequence[str], cores: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Assign cores to servers: equally many for each, and no core to two servers of a machine.
+    """Assign cores to servers: the same number for each, and no core for two servers of a machine.
 
     `machines` names the machine of each server, `cores` the cores it may use there.
     """

@@ -45,7 +45,7 @@ CONFIDENCE = 0.98  # of all intervals of a comparison jointly
 TRIMMED = 0.2  # share trimmed at either end
 TRIMMED_FROM = 10
 _ENDLESS = 20.0
-NO_REQUESTS = "a file without single requests has no interval"
+NO_REQUESTS = "a file without individual requests has no interval"
 FEWEST = 4  # pairs needed for an interval
 
 Logs = NDArray[np.float64]

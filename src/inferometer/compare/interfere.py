@@ -261,7 +261,7 @@ class _Session:
             if found is None or not found.request_count:
                 length_ns = sum(window.duration_ns for window in level.windows)
                 failed = "" if found is None or not found.failures else f": {found.failures[0].example}"
-                return f"'{self.names[number]}' gave no good answer in {time_words(length_ns)}{failed}"
+                return f"'{self.names[number]}' answered no request successfully in {time_words(length_ns)}{failed}"
         return ""
 
     def _model(self, number: int) -> SharedModel:

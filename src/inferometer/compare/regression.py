@@ -284,7 +284,7 @@ class _Change:
         """Return PASSED only if a relevant change would have been detected."""
         visible = self.visible_percent
         found = decide(self.percent, matters=self.matters, is_above=self.sign > 0, detectable=visible)
-        # One normal run among several clears the others: single runs can be bad by chance.
+        # One normal run among several clears the others: individual runs can be bad by chance.
         is_each_worse = min(self.sign * size for size in self._sizes()) > self.expected.unusual / 2
         if found.ruling == SHOWN and is_worth and is_each_worse:
             return INCONCLUSIVE, f"suspicious; {AGAIN}"

@@ -36,7 +36,7 @@ ABOUT = 4  # factor up to which two pilot speeds, possibly distorted by a stall,
 LONGER = 2  # times the requested time: worth a note
 LONGEST_LOOK_NS = 60 * NS_PER_S  # a pilot run without an answer in this time fails
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # a short stall causes them in a single turn
-# Ignored for single turns, which need not be precise or stable; the whole level is judged again.
+# Ignored for individual turns, which need not be precise or stable; the whole level is judged again.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, *CLIENT_LIMITS, Note.HOST_BUSY)
 
 

@@ -98,7 +98,7 @@ def batch(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step]:
     """Return the different requests of stream 0, with the batch dimension first if the model has one.
 
     A generated step fills the whole batch. Given steps are used in order: request k takes `size` of them
-    from step k * size on, wrapping around at the end; after n / gcd(n, size) requests the cycle repeats.
+    starting at step k * size and wrapping around at the end; after n / gcd(n, size) requests the cycle repeats.
     """
     steps = dataset.streams[0]
     if model.max_batch_size == 0:

@@ -78,5 +78,5 @@ class TracePrompts(Sequence[Step]):
 
 
 def asked_tokens(tokens: TraceTokens) -> int | None:
-    """Return the tokens to request, at least 1: servers refuse 0, which failed requests of a trace have."""
+    """Return the tokens to request, at least 1: servers refuse 0, the length that traces give for failed requests."""
     return None if tokens.output is None else max(1, tokens.output)

@@ -61,7 +61,7 @@ _WAYS: tuple[tuple[PrefillMode, int], ...] = (
     ("apart", 8192),
 )
 _WAITING = 0.5  # mean number of waiting requests from which all slots are taken
-_FEWEST_LANES = 8  # single requests for a slope
+_FEWEST_LANES = 8  # individual requests for a slope
 _VARIED = 0.1  # coefficient of variation of their lengths
 _EXACT = 0.01  # error of a slope that is assumed at least, relative to the time per token
 _FULL = 0.9  # peak use from which the KV cache is the limit

@@ -142,7 +142,7 @@ def _references(
     found = tuple(tuple(known.get(_key(_inputs(step)), ())) for step in steps)
     if not any(found):
         raise UsageError(
-            f"none of the requests is in {path}, so that no answer can be compared",
+            f"none of the requests is in {path}, so no answer can be compared",
             remedy=f"export the reference with the same data, such as {option_name('--seed')} or "
             f"{option_name('--prompts')}",
         )

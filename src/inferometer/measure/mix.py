@@ -144,7 +144,7 @@ def mixed_result(setups: Sequence[Setup], names: Sequence[str]) -> Result:
 
 
 def has_own_counters(setup: Setup, setups: Sequence[Setup]) -> bool:
-    """Return whether no other class calls the same models of the same server, which counts them together."""
+    """Return whether this class alone calls its models: the server counts the requests of all classes together."""
     names = {model.name for model in setup.model.family()}
     return not any(
         other is not setup

@@ -177,7 +177,7 @@ def _host_kind(endpoint: str) -> str:
 
 
 def _has_whole_bodies(options: Options, kind: str) -> bool:
-    """Return whether bodies are whole; for an OpenAI-style server, --body may also set single fields."""
+    """Return whether bodies are whole; for an OpenAI-style server, --body may also set individual fields."""
     if not options.bodies or kind != "openai":
         return bool(options.bodies)
     from inferometer.services.body_fields import is_body_field

@@ -100,7 +100,7 @@ def _replayed(
         if (entry.data is not None or entry.stream is not None) and (options.batch or 1) > 1:
             raise trace.error(
                 entry,
-                f"data and streams require single requests, but {option_name('-b')} is {options.batch}",
+                f"data and streams require a batch size of 1, but {option_name('-b')} is {options.batch}",
                 remedy=f"use {option_name('-b', '1')}",
             )
         if entry.data is None:

@@ -104,7 +104,7 @@ def is_steady(times: Array, count: int) -> bool:
         return False
     before, last = times[-2 * count : -count], times[-count:]
     spread = np.concatenate((before - np.median(before), last - np.median(last)))
-    # The median ignores single stalls, so a stall counts as a difference and not as spread.
+    # The median ignores individual stalls, so a stall counts as a difference and not as spread.
     error = _MAD * float(np.median(np.abs(spread))) * (2 / count) ** 0.5
     faster = min(float(before.mean()), float(last.mean()))
     return bool(abs(before.mean() - last.mean()) <= max(ALIKE * faster, SURE * error))

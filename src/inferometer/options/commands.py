@@ -382,7 +382,7 @@ class TuneOptions:
     serve_set: tuple[str, ...] = option(
         "--serve-set",
         "HTTP call that sets values on the running server, such as 'PUT http://127.0.0.1:{port_management}/models/m"
-        "?min_worker={workers}': placeholders that are nowhere else are changed without a restart. May be given "
+        "?min_worker={workers}': placeholders that appear nowhere else are changed without a restart. May be given "
         "several times; all calls are made in this order after each start and change",
         text("CALL", Reach.NAMES_HOSTS | Reach.CHOOSES_CALLS | Reach.CHANGES_SERVER),
         combine=appended,
@@ -506,7 +506,7 @@ class GateOptions:
     matters: float | None = option(
         "--matters",
         "Smallest change that must be detected, such as 10%; if the runs are too noisy to detect it, the gate is "
-        "inconclusive (default: 20%; 50% for percentiles from p90 on)",
+        "inconclusive (default: 20%; 50% for percentiles of p90 and above)",
         share(zero=False),
         shown="",
     )

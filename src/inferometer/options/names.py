@@ -41,7 +41,7 @@ def _shared_by_name() -> Mapping[str, Option]:
 
 @cache
 def _own_by_name() -> Mapping[str, Option]:
-    """Return the options of single commands by name."""
+    """Return the options of individual commands by name."""
     from inferometer.options import asides, commands, finding, measuring, mixing, planning, twin
 
     kinds = (

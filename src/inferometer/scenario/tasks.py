@@ -51,7 +51,7 @@ class FirstTask:
 
 
 def prepare_tasks(row: PlannedClass, folder: Path | None, *, is_dry: bool = False) -> Setup:
-    """Prepare a class as `prepare` does, and generate its requests from tasks instead of from single prompts."""
+    """Prepare a class as `prepare` does, and generate its requests from tasks instead of from individual prompts."""
     spec = row.spec.task
     assert spec is not None
     kept: list[Dataset] = []

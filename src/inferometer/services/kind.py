@@ -189,7 +189,7 @@ KINDS = {
         rules=(
             Rule(
                 lambda given: given.get("workers", 1) != 1,
-                "One process holds the Triton. Leave out {workers}.",
+                "Triton runs inside a single process. Leave out {workers}.",
             ),
         ),
         refused=_TRACE,

@@ -392,7 +392,7 @@ class Chats:
         self._kept: dict[int, Fields] = {}
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
-        """Return the turn with the conversation before it, and remember its own messages."""
+        """Return the turn with the preceding conversation, and remember its own messages."""
         body = bytes(rendered).partition(b"\r\n\r\n")[2]
         payload: Fields = json.loads(body)
         said = self._said[slot] = [] if is_start else self._said.get(slot, [])

@@ -42,7 +42,7 @@ VALLEY = 0.25  # of the lower peak
 CLEAR = 4.0  # standard deviations between the counts of a peak and a valley
 LEAST_STEP = 0.8  # of the distance between two modes, from a fast request to the slow one that ends next
 LEAST_MIXED = 0.05  # of the changes between slow and fast requests that an independent order would have
-# Multiple of the measured time: beyond it, single events determine the width, and the square-root law fails.
+# Multiple of the measured time: beyond it, individual events determine the width, and the square-root law fails.
 MOST_LONGER = 60
 
 

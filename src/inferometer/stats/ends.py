@@ -62,7 +62,7 @@ class Ends:
     def __init__(self) -> None:
         self._done = NONE  # groups of `_size` requests each
         self._size = 1
-        self._waiting: list[Groups] = []  # single requests
+        self._waiting: list[Groups] = []  # individual requests
         self.held = 0  # requests stored individually
 
     @property

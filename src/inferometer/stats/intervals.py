@@ -447,7 +447,7 @@ def _rate_by_latency(ends: Groups, span_us: int, *, is_bunched: bool) -> tuple[M
     halves = SURE * math.sqrt(most / 6) / len(ends)
     down, up = (math.hypot(part / NS_PER_US / mean_us, halves) for part in (mean.up, mean.down))
     outstanding = len(ends) * mean_us / span_us
-    # Halves of single requests compensate each other, those of bunches do not.
+    # Halves of individual requests compensate each other, those of bunches do not.
     missing = max(abs(1 - outstanding / most) - (0.0 if is_bunched else halves), 0.0)
     return Margin(down + missing, up + missing), missing <= min(down, up) / 4
 

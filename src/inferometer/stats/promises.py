@@ -193,7 +193,7 @@ class _Sections(NamedTuple):
     sizes: NDArray[np.float64]
     totals: NDArray[np.float64]
     beyond: NDArray[np.float64]
-    variance: float  # of single durations
+    variance: float  # of individual durations
 
 
 def _is_proven(parts: _Sections, share: float, *, is_within: bool) -> bool:

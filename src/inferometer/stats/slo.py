@@ -1,4 +1,4 @@
-"""Figures and single requests under an SLO (`base.slo`)."""
+"""Figures and individual requests under an SLO (`base.slo`)."""
 
 import numpy as np
 from numpy.typing import NDArray

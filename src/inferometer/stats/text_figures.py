@@ -22,7 +22,7 @@ class Streaming:
 
 @frozen
 class UserRates:
-    """Output tokens per second of single requests: tokens over total time since the send."""
+    """Output tokens per second of individual requests: tokens over total time since the send."""
 
     mean: Estimate
     percentiles: tuple[

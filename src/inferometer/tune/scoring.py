@@ -208,7 +208,7 @@ class RankedVariant:
 def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
     """Rank variants from best to worst, starting with those that meet the constraints at some load.
 
-    The best of many single runs is partly the result of luck. It therefore ranks behind repeated trials, unless it
+    The best of many individual runs is partly the result of luck. It therefore ranks behind repeated trials, unless it
     leads by more than repeats differ. The interval of a throughput is that of another run.
     """
     variance, _ = spread_of_runs(goals, trials)

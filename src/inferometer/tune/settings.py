@@ -126,7 +126,7 @@ class Prompts:
             raise UsageError(
                 f"'{model}' has no input '{TEXT}', so it cannot take prompts",
                 remedy=f"its inputs are {', '.join(sorted(inputs)) or 'none'}: use model_type generic, or "
-                "give complete requests with perf_analyzer_flags.input-data",
+                "define the requests with perf_analyzer_flags.input-data",
             )
         beside: dict[str, Any] = {"stream": self.is_streamed, "exclude_input_in_output": True}
         known = {name: [value] for name, value in beside.items() if name in inputs}
@@ -161,7 +161,7 @@ class Prompts:
 def _text(path: str, name: str, data: bytes) -> str:
     if name != "prompt":
         raise UsageError(
-            f"the file of prompts {path} has '{name}', but a model on Triton takes a text",
+            f"the file of prompts {path} has '{name}', but models on Triton take text",
             remedy='write {"prompt": "..."}, or one prompt per line',
         )
     return data.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """The error of the simulation: residuals at the measured loads, extended to other loads. Pure.
 
 The residual of a measured load is the logarithm of measured over simulated. Nearby loads have similar residuals, so a
-forecast takes over part of them (simple kriging with an exponential correlation), less with growing distance. The
+forecast inherits part of them (simple kriging with an exponential correlation), less with growing distance. The
 remaining uncertainty is the interval: the variance that neighbours do not explain, a part that grows with the distance,
 and the random variation of a measurement.
 

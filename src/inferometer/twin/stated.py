@@ -14,7 +14,7 @@ _LOAD, _ARRIVALS, _LATENCY = (
 _REMEDIES = {
     _LOAD: "give a file that states it, such as profile_export_aiperf.json in place of profile_export.jsonl",
     _ARRIVALS: "measure concurrencies, or rates with constant or Poisson arrivals",
-    _LATENCY: "give a file with single requests or latencies, such as that of `vllm bench serve --save-detailed`",
+    _LATENCY: "give a file with individual requests or latencies, such as that of `vllm bench serve --save-detailed`",
 }
 
 

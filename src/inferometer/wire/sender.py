@@ -145,7 +145,7 @@ class Sender:
             self.queue.append(frames.frame(DATA, END_STREAM, stream.id))
 
     def drop(self, stream: Stream) -> None:
-        """Discard the stream's waiting data."""
+        """Discard the stream's pending data."""
         stream.waiting = None
         if stream.ringed:
             stream.ringed = False

@@ -6,7 +6,7 @@ Lines that begin with a colon are comments, which keep connections alive. A byte
 beginning. Reconnection (`id`, `retry`) is ignored.
 
 The work is linear in the number of bytes, however they are split, and an event of more than EVENT_LIMIT bytes is
-refused: blank lines, an endless line, or single bytes do not cost more than their share of time and memory.
+refused: blank lines, an endless line, or individual bytes do not cost more than their share of time and memory.
 """
 
 import re

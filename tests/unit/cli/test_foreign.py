@@ -39,7 +39,7 @@ def test_a_summary_never_decides_a_comparison() -> None:
     rows = found["contrasts"][0]["levels"][0]["differences"]
     assert (code, verdict) == (2, "inconclusive")
     assert {row["metric"] for row in rows} >= {"throughput", "p50", "p99"}
-    assert {row["reason"] for row in rows} == {"a file without single requests has no interval"}
+    assert {row["reason"] for row in rows} == {"a file without individual requests has no interval"}
     assert all(row["percent"]["low"] is None for row in rows)
 
 

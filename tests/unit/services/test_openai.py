@@ -351,7 +351,7 @@ STREAMS = [
         Reply(0, "", 5, (10, 20, 30, 10, 20), end_ns=30, first_ns=10),
     ),
     (
-        "single tokens of two choices in one read",
+        "individual tokens of two choices in one read",
         [(10, choice(0, "a") + choice(1, "b")), (40, DONE)],
         Reply(0, "", 2, (11, 10), end_ns=10, first_ns=10),
     ),

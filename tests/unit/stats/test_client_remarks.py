@@ -47,15 +47,15 @@ def test_similar_clients_have_no_remarks():
             {},
             Note.CLIENT_LOST,
             "client 2 (10.0.0.2) was lost 3.2 s into the level: its process has ended; the other clients "
-            "have sent its share since then; requests that it sent in the 0.43 s before that are in no figure, "
-            "nor the 1 request that was outstanding then",
+            "have sent its share since then; requests that it sent in the 0.43 s before that and the "
+            "1 request that was outstanding then are missing from all figures",
         ),
         (
             {"lost": LostClient(0.0, "its node was lost", 0, False)},
             {"is_open": False},
             Note.CLIENT_LOST,
             "client 2 (10.0.0.2) was lost 0.0 s into the level: its node was lost; its share is missing; "
-            "requests that it sent after its last report are in no figure",
+            "requests that it sent after its last report are missing from all figures",
         ),
         (
             {"lost": LostClient(-4.0, "its node was lost", 7, False)},

@@ -74,7 +74,7 @@ def _continues(before: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
 
 
 def _think_ns(place: str, before: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> int:
-    """Return the time between a request and the answer before it."""
+    """Return the time between a request and the previous answer."""
     if before is None:
         return 0
     if "think_time" in entry:

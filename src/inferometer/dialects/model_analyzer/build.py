@@ -82,7 +82,7 @@ def profile_job(config: Config, program: Program) -> ProfileJob:
     if config.model_repository is None and config.triton_launch_mode != "remote":
         raise UsageError(
             "model_repository is not specified",
-            remedy="give the folder of the models with --model-repository",
+            remedy="give the folder that contains the models with --model-repository",
         )
     by_rate = _is_by_rate(config, models)
     settings = TuneSettings(
@@ -261,7 +261,7 @@ def _check_own_data(options: Options, flags: Mapping[str, Any], path: str) -> No
     for name in ("extra-inputs", "output-tokens-stddev"):
         if name in flags and not (name == "extra-inputs" and options.service_kind == "openai"):
             raise UsageError(
-                f"{path}.{name} is for prompts that are made, and perf_analyzer_flags.input-data has the requests",
+                f"{path}.{name} applies only to generated prompts, but perf_analyzer_flags.input-data defines the requests",
                 remedy="leave one of them out",
             )
 
@@ -269,11 +269,11 @@ def _check_own_data(options: Options, flags: Mapping[str, Any], path: str) -> No
 def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options:
     if "url" not in flags:
         raise UsageError(
-            f"{path}.service-kind is openai and {path}.url is not given",
-            remedy="give the address of the OpenAI-style front of the server; Triton itself has none",
+            f"{path}.service-kind openai requires {path}.url",
+            remedy="give the address of the server's OpenAI-compatible endpoint, which Triton itself does not have",
         )
     if "backend" in flags:
-        raise UsageError(f"{path}.backend belongs to service-kind triton", remedy="leave it out")
+        raise UsageError(f"{path}.backend applies only to service-kind triton", remedy="leave it out")
     given = flags.get("endpoint", "chat")
     return changed(
         options,
@@ -290,11 +290,11 @@ def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options
 
 def _check_triton(options: Options, flags: Mapping[str, Any], path: str, *, is_streamed: bool) -> None:
     if "endpoint" in flags:
-        raise UsageError(f"{path}.endpoint belongs to service-kind openai", remedy="leave it out")
+        raise UsageError(f"{path}.endpoint applies only to service-kind openai", remedy="leave it out")
     if is_streamed and options.protocol != "grpc":
         raise UsageError(
-            f"model_type LLM streams its answers, and {options.protocol} has no streams to a Triton",
-            remedy=f"take --client-protocol grpc, or {path}.streaming: false (then tokens are not measured)",
+            f"model_type LLM streams answers, which Triton does not support over {options.protocol}",
+            remedy=f"use --client-protocol grpc, or set {path}.streaming: false, which measures no tokens",
         )
 
 

@@ -59,9 +59,9 @@ def parser(program: Program) -> argparse.ArgumentParser:
 
 
 _WHAT = {
-    "profile": "search configurations, measure them, write tables and reports",
-    "analyze": "the tables and reports of profile, from what was measured before; nothing is measured",
-    "report": "detailed reports of variants that were measured",
+    "profile": "search for the best configurations, and write tables and reports",
+    "analyze": "rebuild the tables and reports of profile from saved measurements",
+    "report": "write detailed reports of measured variants",
 }
 
 
@@ -88,7 +88,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, program: Program) 
     if name == ANALYZE:
         command.add_argument(
             option(OLD_MODELS), metavar="VALUE", dest=OLD_MODELS,
-            help="models to report on: names with commas between them; the older name of --profile-models",
+            help="models to report on, separated by commas; former name of --profile-models",
         )  # fmt: skip
     if name == REPORT:  # the classic tool's spelling
         command.add_argument(
@@ -190,7 +190,7 @@ def _with_old_models(
     if found[OLD_MODELS] is not None:
         if "profile_models" in words:
             raise UsageError(
-                f"{option(OLD_MODELS)} and --profile-models both name the models", remedy="give one of them"
+                f"{option(OLD_MODELS)} and --profile-models are mutually exclusive", remedy="give only one"
             )
         words["profile_models"] = found[OLD_MODELS]
         return {name: value for name, value in rest.items() if name != "profile_models"}

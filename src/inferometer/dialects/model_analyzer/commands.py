@@ -68,7 +68,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
         finally:
             watcher.report_saved()
         if interrupts.count:
-            console.info("Interrupted: what was measured is saved; run the same command again to go on.")
+            console.info("Interrupted. All measurements are saved; run the same command again to continue.")
             return FAILURE
     with journals.opened(config.journal) as journal:
         checkpoint.remember(journal, studies)
@@ -79,7 +79,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     console.info(f"Profile complete. Profiled {count} configurations for models: {names}")
     _write_reports(config, program, whole, console)
     if watcher.failures:
-        console.warn(f"{watcher.failures} run(s) gave no measurement: see {watcher.error_log.path}")
+        console.warn(f"{watcher.failures} run(s) failed: see {watcher.error_log.path}")
     return OK
 
 
@@ -98,7 +98,7 @@ def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
 def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object) -> None:
     if before is not None and list(before) != list(now):
         raise UsageError(
-            f"the checkpoint in '{folder}' was made with other GPUs ({', '.join(before) or 'none'}) than those here "
+            f"the checkpoint in '{folder}' was made on other GPUs ({', '.join(before) or 'none'}) than those of this machine "
             f"({', '.join(now) or 'none'})",
             remedy="remove the checkpoint, or give another --checkpoint-directory",
         )
@@ -112,7 +112,7 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
             console.info(f"Loaded checkpoint from file {earlier.path}")
             if not (earlier.is_ours and had_measured):
                 count = checkpoint.take_over(journal, earlier, _mark_of_sent(job))
-                console.info(f"Took over {plural(count, 'measurement')} from {earlier.path}")
+                console.info(f"Imported {plural(count, 'measurement')} from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
         journal.remember("gpus", gpus)
@@ -180,8 +180,8 @@ def run_analyze(config: Config, program: Program, console: Console) -> int:
     for name in models:
         if name not in measured:
             raise UsageError(
-                f"there is no measurement of '{name}' in '{folder}'",
-                remedy=f"run profile first; measured are {', '.join(measured) or 'none'}",
+                f"'{name}' has not been measured in '{folder}'",
+                remedy=f"run profile first; measured models: {', '.join(measured) or 'none'}",
             )
     studies = [
         replace(study, goals=tuple(goals.get(goal.model, goal) for goal in study.goals), mode=config.mode)
@@ -189,7 +189,7 @@ def run_analyze(config: Config, program: Program, console: Console) -> int:
     ]
     count = sum(len(study.measured) for study in studies)
     console.info(
-        f"Read {plural(count, 'measurement')} of {', '.join(models)} from {folder}; nothing is measured."
+        f"Read {plural(count, 'measurement')} of {', '.join(models)} from {folder}."
     )
     with writing(config.export_path):
         config.export_path.mkdir(exist_ok=True)
@@ -205,8 +205,8 @@ def run_report(config: Config, console: Console) -> int:
     for name in wanted:
         if name not in by_name or name not in measured:
             raise UsageError(
-                f"there is no measurement of '{name}' in '{config.checkpoint_directory}'",
-                remedy=f"measured are {', '.join(sorted(measured)) or 'none'}",
+                f"'{name}' has not been measured in '{config.checkpoint_directory}'",
+                remedy=f"measured variants: {', '.join(sorted(measured)) or 'none'}",
             )
     models = list(dict.fromkeys(by_name[name].model for name in wanted))
     if len(models) > 1:

@@ -223,17 +223,17 @@ class Config:
     config_file: Path | None = _key(path_of, "YAML file with any of these settings", short="f", commands=_BOTH)
     model_repository: Path | None = _key(path_of, "folder of the models", short="m")
     profile_models: tuple[ModelEntry, ...] = _key(
-        models, "models to profile: names with commas between them", default=(),
+        models, "models to profile, separated by commas", default=(),
     )
     output_model_repository_path: Path = _key(
-        path_of, "folder the variants are written to", default=Path("output_model_repository"),
+        path_of, "folder for the variants", default=Path("output_model_repository"),
     )
     override_output_model_repository: bool = _switch("replace that folder if it exists")
     checkpoint_directory: Path = _key(
-        path_of, "folder of the journal and the checkpoints", default=Path("checkpoints"), short="s", commands=_BOTH,
+        path_of, "folder for the journal and the checkpoints", default=Path("checkpoints"), short="s", commands=_BOTH,
     )
     export_path: Path = _key(
-        path_of, "folder of tables, plots and reports", default=Path(), short="e", commands=_BOTH,
+        path_of, "folder for tables, plots and reports", default=Path(), short="e", commands=_BOTH,
     )
     filename_model_inference: str = _key(text, "name of the inference table", default="metrics-model-inference.csv")
     filename_model_gpu: str = _key(text, "name of the GPU table", default="metrics-model-gpu.csv")
@@ -247,57 +247,57 @@ class Config:
     server_output_fields: tuple[str, ...] | None = _key(
         some_texts, "columns of the server's table", shown=",".join(SERVER_FIELDS),
     )
-    num_configs_per_model: int = _count(1, 3, "best variants of each model in reports")
-    num_top_model_configs: int = _count(0, 0, "best variants of all models in a summary of their own")
-    skip_summary_reports: bool = _switch("write no tables, plots or reports")
-    skip_detailed_reports: bool = _switch("write no detailed reports; print the command that would")
-    always_report_gpu_metrics: bool = _switch("GPU figures even if all variants run on the CPU", commands=_BOTH)
+    num_configs_per_model: int = _count(1, 3, "number of best variants per model in reports")
+    num_top_model_configs: int = _count(0, 0, "number of best variants across all models in a separate summary")
+    skip_summary_reports: bool = _switch("skip tables, plots and reports")
+    skip_detailed_reports: bool = _switch("skip detailed reports; print the command that writes them")
+    always_report_gpu_metrics: bool = _switch("report GPU figures even if all variants run on the CPU", commands=_BOTH)
     batch_sizes: tuple[int, ...] | None = _key(ints, "client batch sizes", shown="1", short="b")
-    concurrency: tuple[int, ...] | None = _key(ints, "concurrencies to measure, instead of searching", short="c")
+    concurrency: tuple[int, ...] | None = _key(ints, "concurrencies to measure instead of searching", short="c")
     request_rate: tuple[int, ...] | None = _key(ints, "request rates to measure (requests/s)")
-    request_rate_search_enable: bool = _switch("search the request rate instead of the concurrency")
-    run_config_search_mode: str = _choice(SEARCH_MODES, "how to search")
-    run_config_search_disable: bool = _switch("no search: only what is listed")
+    request_rate_search_enable: bool = _switch("search over request rates instead of concurrencies")
+    run_config_search_mode: str = _choice(SEARCH_MODES, "search algorithm")
+    run_config_search_disable: bool = _switch("do not search: measure only the listed values")
     run_config_search_min_concurrency: int = _count(1, 1, "lowest concurrency")
     run_config_search_max_concurrency: int = _count(1, 1024, "highest concurrency")
     run_config_search_min_request_rate: int = _count(1, 16, "lowest request rate")
     run_config_search_max_request_rate: int = _count(1, 8192, "highest request rate")
-    run_config_search_min_instance_count: int = _count(1, 1, "fewest instances")
-    run_config_search_max_instance_count: int = _count(1, 5, "most instances")
+    run_config_search_min_instance_count: int = _count(1, 1, "minimum number of instances")
+    run_config_search_max_instance_count: int = _count(1, 5, "maximum number of instances")
     run_config_search_min_model_batch_size: int = _count(1, 1, "smallest max_batch_size")
     run_config_search_max_model_batch_size: int = _count(1, 128, "largest max_batch_size")
-    run_config_search_max_binary_search_steps: int = _count(0, 5, "steps around a constraint")
+    run_config_search_max_binary_search_steps: int = _count(0, 5, "steps of the binary search around a constraint")
     run_config_profile_models_concurrently_enable: bool = _switch("load all models together")
-    concurrency_sweep_disable: bool = _switch("no sweep of the best variants after quick and optuna")
-    early_exit_enable: bool = _switch("let listed sweeps stop where throughput stops growing")
-    min_percentage_of_search_space: int = _count(0, 5, "optuna: least share of the space to try, in %")
-    max_percentage_of_search_space: int = _count(1, 10, "optuna: largest share of the space to try, in %")
-    optuna_min_trials: int | None = _count(1, None, "optuna: fewest trials")
-    optuna_max_trials: int | None = _count(1, None, "optuna: most trials")
-    optuna_early_exit_threshold: int = _count(1, 10, "optuna: trials without a better one before it stops")
+    concurrency_sweep_disable: bool = _switch("skip the sweep of the best variants after quick and optuna")
+    early_exit_enable: bool = _switch("end listed sweeps early when throughput has saturated")
+    min_percentage_of_search_space: int = _count(0, 5, "optuna: minimum share of the space to try, in %")
+    max_percentage_of_search_space: int = _count(1, 10, "optuna: maximum share of the space to try, in %")
+    optuna_min_trials: int | None = _count(1, None, "optuna: minimum number of trials")
+    optuna_max_trials: int | None = _count(1, None, "optuna: maximum number of trials")
+    optuna_early_exit_threshold: int = _count(1, 10, "optuna: stop after this many trials without improvement")
     use_concurrency_formula: bool = _switch("optuna: concurrency = 2 x instances x max_batch_size")
     bls_composing_models: tuple[ModelEntry, ...] | None = _key(models, "models a BLS model calls")
     ensemble_composing_models: tuple[ModelEntry, ...] | None = _key(models, "settings for the members of an ensemble")
     cpu_only_composing_models: tuple[str, ...] = _key(texts, "members to run on the CPU", default=())
-    latency_budget: float | None = _key(number(above=True), "largest p99 latency, in ms", kind=float)
-    min_throughput: float | None = _key(number(), "least throughput, in infer/s", kind=float)
-    model_type: str = _choice(("generic", "LLM"), "kind of model; of an LLM tokens are measured too")
-    budget: str | None = _key(text, "smart: end in this time with the best so far, such as 5m")
-    seed: int | None = _count(0, None, "repeat a search as it was")
+    latency_budget: float | None = _key(number(above=True), "maximum p99 latency, in ms", kind=float)
+    min_throughput: float | None = _key(number(), "minimum throughput, in infer/s", kind=float)
+    model_type: str = _choice(("generic", "LLM"), "kind of model; LLM also measures tokens")
+    budget: str | None = _key(text, "smart: stop after this time with the best so far, such as 5m")
+    seed: int | None = _count(0, None, "seed of the search; the same seed repeats it")
     perf_analyzer_path: str | None = _key(
-        text, "use this load generator instead of the built-in one", shown="built in",
+        text, "external load generator to use", shown="built in",
     )
-    perf_analyzer_timeout: int = _count(1, 600, "seconds one run of it may take")
+    perf_analyzer_timeout: int = _count(1, 600, "maximum seconds for one of its runs")
     perf_analyzer_cpu_util: float | None = _key(
-        number(above=True), "most CPU it may use, in %", kind=float, shown="80 x CPUs", is_of_program=True,
+        number(above=True), "maximum CPU it may use, in %", kind=float, shown="80 x CPUs", is_of_program=True,
     )
     perf_analyzer_max_auto_adjusts: int = _count(
-        1, 10, "how often it is started with larger windows", is_of_program=True,
+        1, 10, "maximum number of restarts with larger windows", is_of_program=True,
     )
-    perf_output: bool = _switch("show what it prints", is_of_program=True)
-    perf_output_path: Path | None = _key(path_of, "file for what it prints", is_of_program=True)
+    perf_output: bool = _switch("show its output", is_of_program=True)
+    perf_output_path: Path | None = _key(path_of, "file for its output", is_of_program=True)
     client_protocol: str = _choice(("grpc", "http"), "protocol of load and control")
-    client_max_retries: int = _count(1, 50, "seconds to wait until server and models are ready", short="r")
+    client_max_retries: int = _count(1, 50, "seconds to wait for the server and its models", short="r")
     triton_launch_mode: str = _choice(("local", "docker", "remote", "c_api"), "where the server runs")
     triton_server_path: str | None = _key(
         text, "server to start", shown="tritonserver, or the embedded one", mode="local",
@@ -309,7 +309,7 @@ class Config:
         maybe_empty, "image of the server (docker)", default="nvcr.io/nvidia/tritonserver:26.09-py3",
     )
     triton_docker_mounts: tuple[str, ...] = _key(
-        texts, "host:container:mode, with commas between them (docker)", default=(), mode="docker",
+        texts, "host:container:mode, separated by commas (docker)", default=(), mode="docker",
     )
     triton_docker_shm_size: str | None = _key(text, "shared memory of the container, such as 1G", mode="docker")
     triton_http_endpoint: str = _key(maybe_empty, "HTTP address", default="localhost:8000")
@@ -321,11 +321,11 @@ class Config:
         number(above=True), "seconds between samples of metrics", default=1.0, short="i", kind=float,
     )
     duration_seconds: float = _key(
-        number(), "how long the idle server is watched", default=3.0, short="d", kind=float,
+        number(), "seconds to observe the idle server", default=3.0, short="d", kind=float,
     )
-    collect_cpu_metrics: bool = _switch("accepted: the memory of a server of ours is always shown")
+    collect_cpu_metrics: bool = _switch("no effect: the memory of a server started by this tool is always shown")
     gpus: tuple[str, ...] | None = _key(gpu_names, "GPUs to use: all, UUIDs or numbers", shown="all")
-    dcgm_disable: bool = _switch("do not look at GPUs (remote)")
+    dcgm_disable: bool = _switch("do not read GPU metrics (remote)")
     objectives: Weights | None = _yaml(weights)
     constraints: tuple[Constraint, ...] | None = _yaml(limits)
     weighting: None = _yaml(weighting_at_top)
@@ -337,7 +337,7 @@ class Config:
     triton_docker_args: tuple[str, ...] = _yaml(docker_args, default=(), mode="docker")
     plots: tuple[Plot, ...] | None = _yaml(plot_list, commands=_BOTH)
     report_model_configs: Mapping[str, tuple[Plot, ...] | None] | None = _key(
-        named_variants, "variants to report on: names with commas between them", short="n", commands=(REPORT,),
+        named_variants, "variants to report on, separated by commas", short="n", commands=(REPORT,),
     )
     output_formats: tuple[str, ...] = _key(
         some_texts, f"any of {', '.join(FORMATS)}", default=("pdf",), short="o", commands=(REPORT,),

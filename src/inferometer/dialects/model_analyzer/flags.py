@@ -62,7 +62,7 @@ SET_BY_TUNER = {
     "verbose": "-v shows more",
     "extra-verbose": "-v shows more",
     "verbose-csv": "the tables are below export_path",
-    "binary-search": "constraints are closed in on",
+    "binary-search": "the search already bisects towards constraints",
     "latency-threshold": "latency_budget sets a limit",
     "triton-server-directory": "triton_install_path names the installation",
     "model-repository": "model_repository names the folder",
@@ -169,7 +169,7 @@ def _tokenizer(path: str, value: Any) -> str:
     if not Path(found).exists():
         raise UsageError(
             f"{path} is '{found}', which is not a file or folder here, and tokenizers are not downloaded",
-            remedy="give a tokenizer.json or its folder, or leave it out: a common word counts as a token then",
+            remedy="give a tokenizer.json or its folder, or leave it out to count common words as tokens",
         )
     return found
 
@@ -236,12 +236,12 @@ _NEWER = {
 }
 _REFUSED = {
     "input-dataset": (
-        "names a dataset of the internet, and nothing is fetched from there",
-        "give prompts with input-file, one per line, or let them be made",
+        "names a dataset on the internet, but nothing is downloaded",
+        "give prompts with input-file, one per line, or leave it out to generate them",
     ),
     "goodput": (
-        "is in no result of model-analyzer, so it would decide nothing",
-        "limit the figures themselves, as in constraints: {time_to_first_token_p99: {max: 500}}",
+        "has no effect: no result of model-analyzer contains goodput",
+        "limit the figures themselves, such as constraints: {time_to_first_token_p99: {max: 500}}",
     ),
 }
 
@@ -256,30 +256,30 @@ def genai_flags(path: str, value: Any) -> Mapping[str, Any]:
         known = _NEWER.get(name, name)
         if known not in GENAI_FLAGS:
             raise UsageError(
-                f"{path}.{name} is not a flag that the built-in load generator has",
+                f"{path}.{name} is not a flag of the built-in load generator",
                 remedy=f"they are {', '.join([*GENAI_FLAGS, *_NEWER])}",
             )
         if row is not None:
             found[known] = GENAI_FLAGS[known](f"{path}.{name}", row)
     if (found.get("input-type") == "file") != ("input-file" in found):
         raise UsageError(
-            f"{path}.input-type and {path}.input-file do not fit",
-            remedy="give input-type file with an input-file",
+            f"{path}.input-type and {path}.input-file are inconsistent",
+            remedy="use input-type file together with input-file",
         )
     if "num-prefix-prompts" in found and "prefix-prompt-length" not in found:
         raise UsageError(
-            f"{path}.num-prefix-prompts is given without {path}.prefix-prompt-length",
-            remedy="say with prefix-prompt-length how many tokens each of them has",
+            f"{path}.num-prefix-prompts requires {path}.prefix-prompt-length",
+            remedy="set prefix-prompt-length to the number of tokens of each prefix",
         )
     if "output-tokens-stddev" in found and "expected-output-tokens" not in found:
         raise UsageError(
-            f"{path}.output-tokens-stddev is given without {path}.output-tokens-mean",
-            remedy="say with output-tokens-mean how long answers are on average",
+            f"{path}.output-tokens-stddev requires {path}.output-tokens-mean",
+            remedy="set output-tokens-mean to the average length of answers",
         )
     for name in ("tokenizer", "prefix-prompt-length"):
         if name in found and "input-file" in found:
             raise UsageError(
-                f"{path}.{name} is for prompts that are made, and {path}.input-file has them",
+                f"{path}.{name} applies only to generated prompts, but {path}.input-file contains prompts",
                 remedy="leave one of them out",
             )
     return found
@@ -321,12 +321,12 @@ _OURS = {
     "auto_remove": "nothing: the container is always removed",
     "remove": "nothing: the container is always removed",
     "detach": "nothing: the tool watches the container",
-    "init": "nothing: it is always on",
+    "init": "nothing: an init process is always used",
     "stream": "--triton-output-path",
     "stdout": "--triton-output-path",
     "stderr": "--triton-output-path",
     "tty": "nothing: there is no terminal",
-    "version": "nothing: the docker command knows its own",
+    "version": "nothing: the docker command negotiates the version",
     "init_path": "nothing: docker's own init is used",
     "nano_cpus": "cpu_quota and cpu_period",
     "network_disabled": "network_mode: none",

@@ -46,7 +46,7 @@ def is_on(config: Config, name: str) -> bool:
 
 def _check_bounds(config: Config) -> None:
     nouns = ("concurrency", "request_rate", "instance_count", "model_batch_size")
-    order = "give a lowest value that is not above the highest"
+    order = "give a minimum that does not exceed the maximum"
     for low, high, remedy in (
         *((f"run_config_search_min_{noun}", f"run_config_search_max_{noun}", order) for noun in nouns),
         ("min_percentage_of_search_space", "max_percentage_of_search_space", ""),
@@ -54,16 +54,16 @@ def _check_bounds(config: Config) -> None:
     ):
         lowest, highest = getattr(config, low), getattr(config, high)
         if lowest is not None and highest is not None and lowest > highest:
-            raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
+            raise UsageError(f"{called(low)} is {lowest}, which exceeds {called(high)}, {highest}", remedy=remedy)
 
 
 def _mismatch(first: str, second: str, remedy: str) -> UsageError:
-    return UsageError(f"{first} does not go with {second}", remedy=remedy)
+    return UsageError(f"{first} is not supported with {second}", remedy=remedy)
 
 
 def _conflict(first: str, second: str, why: str) -> UsageError:
     return UsageError(
-        f"{called(first)} and {called(second)} do not go together: {why}", remedy="give one of them"
+        f"{called(first)} and {called(second)} are mutually exclusive: {why}", remedy="give only one"
     )
 
 
@@ -71,18 +71,18 @@ def _check_loads(config: Config) -> None:
     for first in _CONCURRENCY:
         for second in BY_RATE:
             if is_on(config, first) and is_on(config, second):
-                raise _conflict(first, second, "a run has a concurrency or a request rate")
+                raise _conflict(first, second, "a run has either a concurrency or a request rate")
     by_rate = set()
     for model in config.profile_models:
         concurrency, rates = loads_of(config, model)
         if concurrency is not None and rates is not None:
             raise UsageError(
-                f"{model.where} has both concurrency and request_rate", remedy="give the model one of them"
+                f"{model.where} has both concurrency and request_rate", remedy="give the model only one"
             )
         by_rate.add(rates is not None)
     if len(by_rate) > 1:
         raise UsageError(
-            "some models have a request_rate and some have none",
+            "some models have a request_rate and others do not",
             remedy="give request_rate to all of them, or to none",
         )
 
@@ -101,7 +101,7 @@ def is_brute_explicit(config: Config) -> bool:
 
 def _check_search(config: Config) -> None:
     if getattr(config, _TOGETHER) and is_brute_explicit(config):
-        raise _mismatch(called(_TOGETHER), f"{_MODE} brute", "take smart, quick or optuna")
+        raise _mismatch(called(_TOGETHER), f"{_MODE} brute", "use smart, quick or optuna")
     if config.num_top_model_configs and not config.has("constraints", "latency_budget", "min_throughput"):
         raise UsageError(
             f"{called('num_top_model_configs')} needs constraints for all models",
@@ -120,7 +120,7 @@ def _check_search(config: Config) -> None:
         if "concurrency" in model.own.get("parameters", {})
     ]
     for name in listed:
-        raise _mismatch(name, f"{_MODE} quick", "leave it out, or take brute or optuna")
+        raise _mismatch(name, f"{_MODE} quick", "leave it out, or use brute or optuna")
     for model in config.profile_models:
         _check_quick_sweep(model)
 
@@ -130,13 +130,13 @@ def _check_quick_sweep(model: ModelEntry) -> None:
     where = f"{model.where}.model_config_parameters"
     for name in ("max_batch_size", "instance_group"):
         if name in swept:
-            second = f"{_MODE} quick, which searches it"
-            raise _mismatch(f"{where}.{name}", second, "leave it out, or take brute")
+            second = f"{_MODE} quick, which varies it"
+            raise _mismatch(f"{where}.{name}", second, "leave it out, or use brute")
     for row in message_choices(model_config.message().DESCRIPTOR, swept, where):
         if len(row.choices) > 1:
             raise UsageError(
-                f"{where}.{row.field} has {len(row.choices)} choices, and {_MODE} quick takes one",
-                remedy="give one value, or take brute",
+                f"{where}.{row.field} has {len(row.choices)} choices, but {_MODE} quick supports only one",
+                remedy="give one value, or use brute",
             )
 
 
@@ -145,13 +145,13 @@ def _check_composing(config: Config) -> None:
         return
     name = called("bls_composing_models")
     if is_brute_explicit(config):
-        raise _mismatch(name, f"{_MODE} brute", "take quick")
+        raise _mismatch(name, f"{_MODE} brute", "use quick")
     if getattr(config, _TOGETHER):
         raise _conflict("bls_composing_models", _TOGETHER, "a BLS model is tuned alone")
     count = len(config.profile_models)
     if count > 1:
         raise UsageError(
-            f"{name} goes with one model in {called('profile_models')}, and there are {count}",
+            f"{name} requires a single model in {called('profile_models')}, but there are {count}",
             remedy="profile the BLS model alone",
         )
 
@@ -160,7 +160,7 @@ def _check_server(config: Config) -> None:
     mode = config.triton_launch_mode
     if config.dcgm_disable and mode != "remote":
         raise UsageError(
-            f"{called('dcgm_disable')} goes with {called('triton_launch_mode')} remote only, and it is {mode}",
+            f"{called('dcgm_disable')} requires {called('triton_launch_mode')} remote, but it is {mode}",
             remedy="leave it out",
         )
     endpoint = f"triton_{config.client_protocol}_endpoint"
@@ -183,14 +183,14 @@ def _check_llm(config: Config) -> None:
             raise _mismatch(llm, second, "leave it out")
         if config.triton_launch_mode == IN_PROCESS:
             second = f"{called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC"
-            raise _mismatch(llm, second, "take local, docker or remote")
+            raise _mismatch(llm, second, "use local, docker or remote")
         return
     models = config.profile_models
     paths = ["genai_perf_flags"] if config.genai_perf_flags else []
     paths += [f"{row.where}.genai_perf_flags" for row in models if "genai_perf_flags" in row.own]
     for path in paths:
         raise UsageError(
-            f"{path} goes with {called('model_type')} LLM only",
+            f"{path} requires {called('model_type')} LLM",
             remedy="give --model-type LLM, or leave it out",
         )
 
@@ -210,7 +210,7 @@ def warnings(config: Config) -> Iterator[str]:
         if key.is_of_program and config.has(name) and not config.has("perf_analyzer_path"):
             yield (
                 f"{called(name)} has no effect on the built-in load generator; "
-                f"{called('perf_analyzer_path')} would use another one"
+                f"{called('perf_analyzer_path')} selects another one"
             )
     if config.run_config_search_mode != "smart" and config.has("budget"):
         yield f"{called('budget')} has no effect on the search mode {config.run_config_search_mode}"
@@ -232,7 +232,7 @@ def _model_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
             where = f"{model.path('perf_analyzer_flags')}.{name}"
             yield f"{where} has no effect on the built-in load generator: {SET_BY_TUNER[name]}"
     if "triton_docker_args" in model.own:
-        yield f"{model.where}.triton_docker_args has no effect: give them at the top level"
+        yield f"{model.where}.triton_docker_args has no effect: set it at the top level"
 
 
 def _owned(where: str, flags: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -249,13 +249,13 @@ def _token_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
     ]
     if config.model_type != LLM:
         for tag in wanted:
-            yield f"{tag} is measured with {called('model_type')} LLM only, so it decides nothing"
+            yield f"{tag} has no effect: it is measured only with {called('model_type')} LLM"
         return
     flags = model.own.get("genai_perf_flags", config.genai_perf_flags)
     counted = ("output_token_throughput",) if flags.get("service-kind") == "openai" else ()
     for tag in () if flags.get("streaming", True) else wanted:
         if tag not in counted:
-            yield f"{tag} is not measured without streaming, so it decides nothing"
+            yield f"{tag} has no effect: it is not measured without streaming"
 
 
 # --- folders, models, ports
@@ -287,7 +287,7 @@ def check_folder(path: Path, option: str) -> None:
         raise UsageError(f"{option} '{path}' is a file", remedy="give a folder")
     parent = path.absolute().parent
     if not parent.is_dir():
-        raise UsageError(f"{option} '{path}': the folder '{parent}' does not exist", remedy="make it first")
+        raise UsageError(f"{option} '{path}': the folder '{parent}' does not exist", remedy="create it first")
 
 
 def _check_output(config: Config) -> None:
@@ -295,21 +295,21 @@ def _check_output(config: Config) -> None:
     if not path.absolute().parent.is_dir():
         raise UsageError(
             f"the folder '{path.absolute().parent}' of --output-model-repository-path does not exist",
-            remedy="make it, or give another path",
+            remedy="create it, or give another path",
         )
     if path.exists() and not path.is_dir():
         raise UsageError(f"--output-model-repository-path '{path}' is a file", remedy="give another path")
     if path.exists() and not config.override_output_model_repository:
         raise UsageError(
-            f"the output model repository '{path}' exists already",
+            f"the output model repository '{path}' already exists",
             remedy="give --override-output-model-repository to replace it, or another --output-model-repository-path",
         )
     kept = (config.model_repository, config.checkpoint_directory, config.export_path, Path())
     for folder in kept:
         if path.exists() and folder is not None and folder.resolve().is_relative_to(path.resolve()):
             raise UsageError(
-                f"--output-model-repository-path '{path}' would be emptied, and it holds '{folder.resolve()}'",
-                remedy="give a folder of its own",
+                f"--output-model-repository-path '{path}' would be emptied, but it contains '{folder.resolve()}'",
+                remedy="give a separate folder",
             )
 
 
@@ -321,7 +321,7 @@ def _check_members(config: Config, settings: TuneSettings, model: ModelSettings)
     if members and is_brute_explicit(config):
         raise UsageError(
             f"'{model.name}' is an ensemble, which --run-config-search-mode brute cannot search",
-            remedy="take quick, optuna or smart",
+            remedy="use quick, optuna or smart",
         )
     if settings.cpu_only_members and not members and not model.is_bls:
         raise UsageError(
@@ -363,7 +363,7 @@ def check_report(config: Config) -> Mapping[str, tuple[Plot, ...] | None]:
     if not config.export_path.is_dir():
         raise UsageError(
             f"--export-path '{config.export_path}' is not an existing folder",
-            remedy="make it, or give another path",
+            remedy="create it, or give another path",
         )
     check_folder(config.checkpoint_directory, "--checkpoint-directory")
     return config.report_model_configs

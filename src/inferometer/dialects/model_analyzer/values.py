@@ -107,7 +107,7 @@ def texts(path: str, value: Any) -> tuple[str, ...]:
         return tuple(text(f"{path}[{place}]", item) for place, item in enumerate(value))
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return (str(value),)
-    raise wrong(path, value, "a list of names, or names with commas between them")
+    raise wrong(path, value, "a list of names, or names separated by commas")
 
 
 def some_texts(path: str, value: Any) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def some_texts(path: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-_INTS = "whole numbers above 0: one, several with commas, a list, start:end[:step], or {start, stop, step}"
+_INTS = "whole numbers above 0: one, several separated by commas, a list, start:end[:step], or {start, stop, step}"
 
 
 def ints(path: str, value: Any) -> tuple[int, ...]:
@@ -156,8 +156,8 @@ def _counted(path: str, value: object, parts: list[int | None]) -> tuple[int, ..
         raise wrong(path, value, "a range of whole numbers above 0")
     if start > stop:
         raise UsageError(
-            f"{path} is {value!r}: it starts at {start} and stops at {stop}",
-            remedy="give a start that is not above the stop",
+            f"{path} is {value!r}: the start, {start}, is above the stop, {stop}",
+            remedy="swap them",
         )
     if (stop - start) // step > MOST_VALUES:
         raise wrong(path, value, f"a range of at most {MOST_VALUES} numbers")
@@ -235,8 +235,8 @@ def _bounds(row: Any) -> Any:
 
 def weighting_at_top(path: str, value: Any) -> None:
     raise UsageError(
-        f"{path} is set at the top level, but it belongs to a model",
-        remedy="write it below profile_models.<model>",
+        f"{path} is set at the top level, but applies to a single model",
+        remedy="write it under profile_models.<model>",
     )
 
 

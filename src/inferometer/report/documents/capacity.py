@@ -147,9 +147,9 @@ def _why_open(chosen: PlannedOption) -> str:
     assert chosen.fewest is not None
     planned, needed = chosen.fewest.replicas, chosen.needed
     if needed is None:
-        return f": {planned} by the measured figures, but the plan does not state how precise they are"
+        return f": {planned} according to the measured figures, but the plan does not state how precise they are"
     if needed.doubt:
-        return f": {planned} by the measured figures, but {needed.doubt}; measure for longer"
+        return f": {planned} according to the measured figures, but {needed.doubt}; measure for longer"
     between = _between(chosen)
     return (
         f": {between} within the intervals of the measured figures; the plan is {planned}; measure for longer"

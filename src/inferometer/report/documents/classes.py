@@ -166,7 +166,7 @@ def _cells(row: ClassFigures) -> tuple[str, ...]:
 
 
 def _problems(levels: Sequence[Level]) -> Iterator[Message]:
-    """Problems of single classes, and outages of their servers."""
+    """Problems of individual classes, and outages of their servers."""
     for level in levels:
         for row in level.classes:
             where = f"{level_label(level.mode, level.value)}, {row.name}"

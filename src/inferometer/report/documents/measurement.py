@@ -232,7 +232,7 @@ def _reservations(result: Result) -> Iterator[str]:
     if is_all and top is not None and not levels and not is_course(result.effective):
         count = top[1].request_count
         if top[0].has_remark(Note.SUMMARY_ONLY):
-            yield "Without single requests, the uncertainty is unknown."
+            yield "Without individual requests, the uncertainty is unknown."
         elif top[1].infer_per_s.limits is None:
             words = f"{count:,} requests are" if count > 1 else "One request is"
             yield f"{words} too few to estimate the uncertainty."

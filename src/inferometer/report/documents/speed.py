@@ -94,7 +94,7 @@ def _nothing_shown(contrast: Contrast) -> Speed:
     if not rows:
         return Speed(INCONCLUSIVE, "no load in common")
     if any(row.reason == NO_REQUESTS for row in rows):
-        return Speed(INCONCLUSIVE, "no data on single requests")
+        return Speed(INCONCLUSIVE, "no data on individual requests")
     if not any(row.percent.limits for row in rows):
         return Speed(INCONCLUSIVE, "too few requests to tell")
     if all(verdict_of(row) == NO_DIFFERENCE for row in rows):

@@ -302,8 +302,8 @@ def _error(study: Study) -> str:
         return ""
     middle = errors[len(errors) // 2]
     if len(errors) == 1:
-        return f"The one forecast was within {middle:.0f} % of what was measured."
-    return f"Half of the {plural(len(errors), 'forecast')} were within {middle:.0f} % of what was measured."
+        return f"The only forecast was within {middle:.0f} % of the measured values."
+    return f"Half of the {plural(len(errors), 'forecast')} were within {middle:.0f} % of the measured values."
 
 
 def not_done_section(study: Study, worded: Callable[[str], str] = str) -> Iterator[Section]:

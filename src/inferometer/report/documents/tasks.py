@@ -203,7 +203,7 @@ def _chart(level: Level, row: ClassFigures, found: TaskFigures) -> Chart:
         y=ChartAxis("call, task by task", is_whole=True),
         series=lines,
         height=90 + LANE_HEIGHT * len(calls),
-        note="One line per call, in the order they were due. A grey part is the time of a tool, or a wait.",
+        note="One line per call, in the order they were due. Grey parts are tools, or waits.",
     )
 
 

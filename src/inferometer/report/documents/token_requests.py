@@ -1,4 +1,4 @@
-"""Single requests of LLM servers: distributions of their times and lengths, and timelines of some requests."""
+"""Individual requests of LLM servers: distributions of their times and lengths, and timelines of some requests."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,7 +37,7 @@ def token_times_section(result: Result) -> Section | None:
         _lengths(result),
     )
     drawn = tuple(chart for chart in charts if chart is not None)
-    return Section("token-times", "Tokens of single requests", "", drawn, is_detail=True) if drawn else None
+    return Section("token-times", "Tokens of individual requests", "", drawn, is_detail=True) if drawn else None
 
 
 def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:

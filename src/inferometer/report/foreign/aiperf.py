@@ -1,4 +1,4 @@
-"""aiperf's files: `profile_export_aiperf.json`, and `profile_export.jsonl` if single requests are known."""
+"""aiperf's files: `profile_export_aiperf.json`, and `profile_export.jsonl` if individual requests are known."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from inferometer.stats.result import Result
 
 @frozen
 class Written:
-    """One level to write: the result that it belongs to, and its single requests if they are known."""
+    """One level to write: the result that it belongs to, and its individual requests if they are known."""
 
     result: Result
     level: Level

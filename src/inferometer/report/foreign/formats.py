@@ -37,7 +37,7 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def write_as(result: Result, tool: str, folder: Path, export: Path | None) -> tuple[tuple[Path, ...], str]:
-    """Write the files of a format; return their paths, and why single requests are missing, if they are.
+    """Write the files of a format; return their paths, and why individual requests are missing, if they are.
 
     With several levels, a format that has one file for each level gets a folder for each.
     """

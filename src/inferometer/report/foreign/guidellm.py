@@ -1,4 +1,4 @@
-"""guidellm's JSON: one file with a benchmark for each level, and the single requests if they are known."""
+"""guidellm's JSON: one file with a benchmark for each level, and the individual requests if they are known."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The single requests of a run, read from its per-request export (`--export`), for formats that have them."""
+"""The individual requests of a run, read from its per-request export (`--export`), for formats that have them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

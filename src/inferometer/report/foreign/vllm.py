@@ -1,4 +1,4 @@
-"""The result of `vllm bench serve`, with the lists of `--save-detailed` if single requests are known."""
+"""The result of `vllm bench serve`, with the lists of `--save-detailed` if individual requests are known."""
 
 import json
 from collections.abc import Iterator

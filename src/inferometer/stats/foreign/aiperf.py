@@ -1,6 +1,6 @@
 """Results of aiperf: `profile_export_aiperf.json` (a summary) and `profile_export.jsonl` (a line per request).
 
-The lines do not state the load that was applied, and the summary does not have single requests.
+The lines do not state the load that was applied, and the summary does not have individual requests.
 """
 
 from collections.abc import Iterable

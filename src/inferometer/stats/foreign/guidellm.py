@@ -1,4 +1,4 @@
-"""Results of guidellm: one JSON file with a benchmark for each load, which has summaries and single requests."""
+"""Results of guidellm: one JSON file with a benchmark for each load, which has summaries and individual requests."""
 
 import re
 from collections.abc import Iterator

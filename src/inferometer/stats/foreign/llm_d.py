@@ -1,4 +1,4 @@
-"""llm-d's benchmark report, version 0.2: figures without single requests, one report for each stage of the load."""
+"""llm-d's benchmark report, version 0.2: figures without individual requests, one report for each stage of the load."""
 
 import math
 import re

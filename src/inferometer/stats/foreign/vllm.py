@@ -1,6 +1,6 @@
-"""Results of `vllm bench serve`: a JSON file for each load, with single requests after `--save-detailed`.
+"""Results of `vllm bench serve`: a JSON file for each load, with individual requests after `--save-detailed`.
 
-Lists of single requests have one entry per request, in the order of their sends; failed ones have an error text.
+Lists of individual requests have one entry per request, in the order of their sends; failed ones have an error text.
 """
 
 import math

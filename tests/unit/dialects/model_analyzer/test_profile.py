@@ -547,7 +547,7 @@ def test_our_own_command_has_its_own_mark(tool, capsys):
     assert program.main(["report", "-n", "W_config_default", "-o", "csv"]) == 0
     assert (tool.folder / "reports/detailed/W_config_default/detailed_report.csv").exists()
     assert program.main(["report", "-n", "W_config_99"]) == 1
-    assert "inferometer report: there is no measurement of 'W_config_99'" in capsys.readouterr().err
+    assert "inferometer report: 'W_config_99' has not been measured" in capsys.readouterr().err
 
 
 def test_every_variant_is_announced_and_named(tool, capsys):

@@ -121,7 +121,7 @@ def test_a_program_that_fails_once_skips_that_load(tool, stub, monkeypatch, caps
     assert "cannot do it" in log
     out = capsys.readouterr().out
     assert "ended with exit code 99" in out
-    assert "WARNING: 1 run(s) gave no measurement: see perf_analyzer_error.log" in out
+    assert "WARNING: 1 run(s) failed: see perf_analyzer_error.log" in out
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_a_plan_for_a_constant_rate_draws_utilisation() -> None:
     )
     flat = replace(plan, form="rate", stretches=(busiest,), options=options)
     (chart,) = blocks(document(flat), Chart)
-    assert "fewer replicas than the SLO needs by the measured figures" in chart.note
+    assert "fewer replicas than the SLO needs, according to the measured figures" in chart.note
     drawn = {line.name: {point.x: point for point in line.runs[0]} for line in chart.series}
     for option in options[:2]:
         points = drawn[option.name]
