@@ -9,7 +9,7 @@ from inferometer.base.frozen import frozen
 class Note(Enum):
     """A condition that affects a result, with advice for the user.
 
-    Options in advice are written as `{--workers}` or `{--workers:auto}`; `options.names.with_names` puts in the names."""
+    Options are written as `{--workers}` or `{--workers:auto}`, for `options.names.with_names`."""
 
     OVERLOADED = "the server answers fewer requests than it receives: lower the rate"
     NOT_OFFERED = (
@@ -59,7 +59,7 @@ class Note(Enum):
         "no request reached this model during the measurement; check the name in {--bls-composing-models}"
     )
     SEVERAL_VERSIONS = (
-        "its figures may belong to other versions; name the version in {--bls-composing-models}, such as model:2"
+        "its figures may include other versions; name one in {--bls-composing-models}, such as model:2"
     )
     STATISTICS_MISSING = (
         "server-side times are unknown: only client figures are reported, and `twin fit` cannot use this run"
@@ -93,7 +93,9 @@ class Note(Enum):
     @property
     def advice(self) -> str:
         """The advice with options as on the command line."""
-        return re.sub(r"\{(--?[a-z-]+):?(\w*)\}", lambda found: " ".join(filter(None, found.groups())), self.value)
+        return re.sub(
+            r"\{(--?[a-z-]+):?(\w*)\}", lambda found: " ".join(filter(None, found.groups())), self.value
+        )
 
     # Files store the name of a note, so its advice can be reworded.
 

@@ -80,7 +80,8 @@ def _source_note(name: str, result: Result) -> str:
 
 
 def _matched(base: Result, other: Result, *, is_forced: bool) -> list[tuple[Level, Level]]:
-    """Pair the levels with the same load. Two results with one level each are also paired if a load is not stated, or if forced."""
+    """Pair the levels with the same load. A single level is also paired with another single level if a load is
+    not stated, or if forced."""
     ours, theirs = (
         [level for level in result.levels if level.measurement is not None] for result in (base, other)
     )

@@ -228,7 +228,7 @@ def _counters(instrument: Instrument) -> Snapshot:
 def _probe(
     asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watcher: Watcher
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """Send requests with several inferences, one at a time, to learn the cost of a batch before the server forms any."""
+    """Send larger requests one at a time, to learn the cost of a batch before the server forms any."""
     model = setup.model
     seen: list[Observation] = []
     for size in () if model.any_sequence else probe_batches(rows, model.max_batch_size):

@@ -182,7 +182,9 @@ _WITH_OTHERS = (
         "is never reached: requests time out first",
         "lower it, or raise {--timeout}",
     ),
-    _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file, but none is written", "add {--csv}"),
+    _Unused(
+        ("verbose_csv",), _lacks("csv"), "adds columns to a CSV file, but none is written", "add {--csv}"
+    ),
     _Unused(
         _VALIDATION,
         lambda given: not names_data(given),

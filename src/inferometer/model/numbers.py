@@ -130,7 +130,7 @@ def bf16_bytes(values: NDArray[np.float32]) -> bytes:
 
 
 def _require_types(values: Sequence[Any], accepted: tuple[type, ...], expected: str) -> None:
-    """Check the set of types before individual elements: lists of a million numbers are common, wrong types are rare."""
+    """Check the set of types before the elements: lists of a million numbers are common, wrong types are rare."""
     wrong = {
         kind
         for kind in set(map(type, values))

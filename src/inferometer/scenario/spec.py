@@ -290,7 +290,9 @@ class PhaseSpec(Strict):
     counted: bool | None = Field(
         None, description="Whether the phase is reported (default: yes, unless its name is warm-up)."
     )
-    classes: dict[str, ChangeSpec] = Field(default_factory=dict, description="Changes for individual classes.")
+    classes: dict[str, ChangeSpec] = Field(
+        default_factory=dict, description="Changes for individual classes."
+    )
     command: str | None = Field(None, description="Shell command to start when the phase begins.")
 
     @property

@@ -125,7 +125,9 @@ def _check_model(where: str, setup: Setup) -> None:
     model, options = setup.model, setup.options
     if options.cancel_after_s is not None or (options.batch or 1) > 1:
         what = "a batch" if options.cancel_after_s is None else option_name("--cancel-after")
-        raise UsageError(f"{where}: {what} applies to individual requests, not to visits", remedy="leave it out")
+        raise UsageError(
+            f"{where}: {what} applies to individual requests, not to visits", remedy="leave it out"
+        )
     if not isinstance(setup.service, Visited) or setup.host is not None:
         title = KINDS[setup.options.service_kind].title
         raise UsageError(

@@ -51,12 +51,13 @@ def _lost_remark(client: ClientFigures, lost: LostClient) -> Remark:
 
 
 def _unknown(lost: LostClient) -> str:
-    """Report which requests of a lost client are missing from all figures, although the server may have answered them."""
+    """Report which requests of a lost client no figure includes, although the server may have answered them."""
     since = f"in the {rough(lost.silent_s)} s before that" if lost.silent_s else "after its last report"
     if not lost.outstanding:
         return f"requests that it sent {since} are missing from all figures"
     were = "request that was" if lost.outstanding == 1 else "requests that were"
-    return f"requests that it sent {since} and the {lost.outstanding:,} {were} outstanding then are missing from all figures"
+    still = f"the {lost.outstanding:,} {were} outstanding then"
+    return f"requests that it sent {since} and {still} are missing from all figures"
 
 
 def _shortfall(clients: Sequence[ClientFigures], asked: int) -> Iterator[Remark]:

@@ -22,7 +22,7 @@ class LostClient:
     why: str
     outstanding: int  # requests unfinished at its last report, excluded from all figures
     is_taken_over: bool  # whether the other clients have sent its share since then
-    silent_s: float = 0.0  # time in the level since its last report: its requests in this time are missing from all figures
+    silent_s: float = 0.0  # time in the level since its last report; requests in it are in no figures
 
 
 @frozen

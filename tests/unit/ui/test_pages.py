@@ -60,9 +60,11 @@ def test_a_run_of_any_kind_has_its_page_and_its_files(ask, kept, make):
     assert ask(f"/runs/{run.id}/download/exe").status == 404
 
 
-def test_a_report_names_options_by_the_labels_of_the_form_and_a_downloaded_one_as_on_the_command_line(ask, kept):
+def test_advice_names_the_fields_of_the_form_and_in_downloads_the_options(ask, kept):
     run = kept()
-    assert "measure longer with Duration or Requests, or relax Precision" in ask(f"/runs/{run.id}/report").text
+    assert (
+        "measure longer with Duration or Requests, or relax Precision" in ask(f"/runs/{run.id}/report").text
+    )
     download = ask(f"/runs/{run.id}/download/html").text
     assert "measure longer with --duration or -n, or relax --precision" in download
 

@@ -261,7 +261,7 @@ def _check_own_data(options: Options, flags: Mapping[str, Any], path: str) -> No
     for name in ("extra-inputs", "output-tokens-stddev"):
         if name in flags and not (name == "extra-inputs" and options.service_kind == "openai"):
             raise UsageError(
-                f"{path}.{name} applies only to generated prompts, but perf_analyzer_flags.input-data defines the requests",
+                f"{path}.{name} applies only to generated prompts, but perf_analyzer_flags.input-data is given",
                 remedy="leave one of them out",
             )
 

@@ -98,8 +98,8 @@ def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
 def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object) -> None:
     if before is not None and list(before) != list(now):
         raise UsageError(
-            f"the checkpoint in '{folder}' was made on other GPUs ({', '.join(before) or 'none'}) than those of this machine "
-            f"({', '.join(now) or 'none'})",
+            f"the checkpoint in '{folder}' was made on other GPUs ({', '.join(before) or 'none'}) than those of "
+            f"this machine ({', '.join(now) or 'none'})",
             remedy="remove the checkpoint, or give another --checkpoint-directory",
         )
 
@@ -188,9 +188,7 @@ def run_analyze(config: Config, program: Program, console: Console) -> int:
         for study in map(known.study, models)
     ]
     count = sum(len(study.measured) for study in studies)
-    console.info(
-        f"Read {plural(count, 'measurement')} of {', '.join(models)} from {folder}."
-    )
+    console.info(f"Read {plural(count, 'measurement')} of {', '.join(models)} from {folder}.")
     with writing(config.export_path):
         config.export_path.mkdir(exist_ok=True)
     _write_reports(config, program, studies, console)

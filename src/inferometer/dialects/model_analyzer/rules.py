@@ -54,7 +54,9 @@ def _check_bounds(config: Config) -> None:
     ):
         lowest, highest = getattr(config, low), getattr(config, high)
         if lowest is not None and highest is not None and lowest > highest:
-            raise UsageError(f"{called(low)} is {lowest}, which exceeds {called(high)}, {highest}", remedy=remedy)
+            raise UsageError(
+                f"{called(low)} is {lowest}, which exceeds {called(high)}, {highest}", remedy=remedy
+            )
 
 
 def _mismatch(first: str, second: str, remedy: str) -> UsageError:

@@ -147,7 +147,9 @@ def _why_open(chosen: PlannedOption) -> str:
     assert chosen.fewest is not None
     planned, needed = chosen.fewest.replicas, chosen.needed
     if needed is None:
-        return f": {planned} according to the measured figures, but the plan does not state how precise they are"
+        return (
+            f": {planned} according to the measured figures, but the plan does not state how precise they are"
+        )
     if needed.doubt:
         return f": {planned} according to the measured figures, but {needed.doubt}; measure for longer"
     between = _between(chosen)
@@ -238,7 +240,9 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
         lead = f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
     elif _is_one_trace(plan):
         whole = duration(hardest.length_s * NS_PER_S)
-        lead = f"Over the whole trace of {whole}; use a shorter {option_name('--stretch')} to look at its parts."
+        lead = (
+            f"Over the whole trace of {whole}; use a shorter {option_name('--stretch')} to look at its parts."
+        )
     else:
         lead = "The rate is constant."
     lead += f" Requests arrive {plan.arrivals}; the balancer sends them to replicas {_how(plan.balancer)}."

@@ -84,7 +84,8 @@ def replica_chart(plan: CapacityPlan) -> Chart:
         tuple(lines),
         rules=(ChartRule(1.0, "saturated"),),
         height=280,
-        note="Hollow: fewer replicas than the SLO needs, according to the measured figures. The labelled point is the plan.",
+        note="Hollow: fewer replicas than the SLO needs, according to the measured figures. The labelled point is the "
+        "plan.",
     )
 
 

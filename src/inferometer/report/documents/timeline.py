@@ -185,7 +185,9 @@ def _rates(rows: tuple[_Row, ...]) -> Chart:
                 per_s = float(getattr(window, f"{name}_count")) * NS_PER_S / count_ns
                 yield ChartPoint(row.middle_s, per_s, _tip(row))
 
-    are_alone = all(len(group) == 1 for group in _by_level(rows))  # individual points, which no line would show
+    are_alone = all(
+        len(group) == 1 for group in _by_level(rows)
+    )  # individual points, which no line would show
     lines = tuple(
         ChartLine(
             name,

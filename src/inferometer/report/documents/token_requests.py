@@ -37,7 +37,9 @@ def token_times_section(result: Result) -> Section | None:
         _lengths(result),
     )
     drawn = tuple(chart for chart in charts if chart is not None)
-    return Section("token-times", "Tokens of individual requests", "", drawn, is_detail=True) if drawn else None
+    return (
+        Section("token-times", "Tokens of individual requests", "", drawn, is_detail=True) if drawn else None
+    )
 
 
 def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
