@@ -81,8 +81,8 @@ def to_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
         cells = (*(cell.replace("|", "/") for cell in entry["cells"]), str(runs.index(entry["measured"]) + 1))
         lines.append(f"| {' | '.join(cells)} |")
     how = (
-        "Found is ours over theirs, or ours alone: the median of interleaved rounds, of more where figures are "
-        "unsteady. CPU per request is marginal (a long run less a short one) and has all processes of a tool in it; "
+        "Found is our figure divided by theirs, or ours alone: the median of interleaved rounds, more of them where "
+        "figures are unsteady. CPU per request is marginal (a long run minus a short one) and covers all processes; "
         "requests are counted by the server. To nginx, the load has one core (our worker process; wrk with one "
         "thread) and nginx the other."
     )

@@ -86,7 +86,7 @@ TROUBLED = "Lengths 32..96, levels of 10 s. The true value is that of the steady
 NEAR_CAPACITY = (
     "Number of levels of 10 s that were called overloaded. The server answers one request after the other, at most "
     "100/s. With exponential service times, 10 s are too short to distinguish 95 % from 105 % of the capacity: the "
-    "best possible test that is wrong in one of 100 levels at 95 % names 105 % in 80 of 100."
+    "best possible test with one false alarm in 100 levels at 95 % detects 105 % in 80 of 100."
 )
 TEXT_TWINS = (
     "Four engines with known step times, each fitted at four loads of 30 s and predicted at ten others: other "

@@ -61,7 +61,7 @@ def check_forms(asked: Forms) -> None:
     for name in names:
         if names.count(name) > 1 and not name.is_relative_to("/dev"):
             raise UsageError(
-                f"two reports would be written to '{name}'", remedy="give each a file name of its own"
+                f"two reports would be written to '{name}'", remedy="give each a different file name"
             )
     writable(*files)
 
