@@ -16,20 +16,15 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union
 from inferometer.base.errors import InferometerError, Name, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
-from inferometer.options.commands import (
-    COMPARE_REFUSED,
-    DIAGNOSE_REFUSED,
-    TUNE_REFUSED,
-    CompareOptions,
-    DiagnoseOptions,
-    TuneOptions,
-)
+from inferometer.options.comparing import COMPARE_REFUSED, CompareOptions
+from inferometer.options.diagnosing import DIAGNOSE_REFUSED, DiagnoseOptions
 from inferometer.options.finding import FIND_REFUSED, FindOptions
 from inferometer.options.groups import WINDOWS
 from inferometer.options.mixing import INTERFERE_REFUSED, SCENARIO_REFUSED
 from inferometer.options.names import with_names
 from inferometer.options.option import OWN, Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
+from inferometer.options.tuning import TUNE_REFUSED, TuneOptions
 from inferometer.options.values import Range
 from inferometer.stats.watcher import WATCHER_METHODS
 

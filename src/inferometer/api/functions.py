@@ -10,17 +10,13 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.options.amounts import read_price
-from inferometer.options.commands import (
-    DIAGNOSED_S,
-    NO_ADDRESS,
-    CompareOptions,
-    DiagnoseOptions,
-    InspectOptions,
-    TuneOptions,
-)
+from inferometer.options.comparing import CompareOptions
+from inferometer.options.diagnosing import DIAGNOSED_S, NO_ADDRESS, DiagnoseOptions
 from inferometer.options.finding import FindOptions
 from inferometer.options.options import DURATION_S
 from inferometer.options.planning import CapacityOptions
+from inferometer.options.stored import InspectOptions
+from inferometer.options.tuning import TuneOptions
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,7 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.cli.config import FILE, command_named
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import CheckOptions
+from inferometer.options.stored import CheckOptions
 
 COMMAND = Command(
     "inferometer check",

@@ -6,7 +6,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import ClientsOptions
+from inferometer.options.machines import ClientsOptions
 
 if TYPE_CHECKING:
     from inferometer.selftest.one_worker import OneWorker

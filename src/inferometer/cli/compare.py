@@ -14,7 +14,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import WORDS, Command, Request
-from inferometer.options.commands import COMPARE_REFUSED, CompareOptions
+from inferometer.options.comparing import COMPARE_REFUSED, CompareOptions
 from inferometer.options.option import OWN
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import FORMS, check_outputs, deliver

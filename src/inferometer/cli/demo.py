@@ -13,7 +13,7 @@ from inferometer.base.writing import SCREEN, Outputs, drop_link, write_file
 from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import CONFIG, KEEP
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import DemoOptions
+from inferometer.options.machines import DemoOptions
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis

@@ -12,7 +12,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.reporting import allowed, exit_code, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, Request, Target
-from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, NO_ADDRESS, DiagnoseOptions
+from inferometer.options.diagnosing import DIAGNOSE_REFUSED, DIAGNOSED_S, NO_ADDRESS, DiagnoseOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 

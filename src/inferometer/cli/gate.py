@@ -13,7 +13,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.compare import USAGE
 from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import GateOptions
+from inferometer.options.comparing import GateOptions
 
 if TYPE_CHECKING:
     from inferometer.compare.gates import Gate

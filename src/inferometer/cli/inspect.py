@@ -4,7 +4,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.writing import Outputs
 from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import InspectOptions
+from inferometer.options.stored import InspectOptions
 
 COMMAND = Command(
     "inferometer inspect",

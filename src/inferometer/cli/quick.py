@@ -8,7 +8,7 @@ from inferometer.base.errors import InferometerError, PeerError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.units import plain_number
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import QuickOptions
+from inferometer.options.machines import QuickOptions
 
 if TYPE_CHECKING:
     from inferometer.measure.local_servers import FoundServer

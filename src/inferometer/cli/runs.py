@@ -14,7 +14,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import RunsOptions
+from inferometer.options.stored import RunsOptions
 from inferometer.report.delivery import is_stdout
 from inferometer.store.filter import parse_filter
 from inferometer.store.run import RUNNING, Run, to_plain

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import SelftestOptions
+from inferometer.options.machines import SelftestOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document, Tone

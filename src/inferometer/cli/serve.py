@@ -9,7 +9,7 @@ from inferometer.base.signals import handled_by, note_signal
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import USUAL_PORTS, ServeOptions
+from inferometer.options.machines import USUAL_PORTS, ServeOptions
 
 if TYPE_CHECKING:
     from inferometer.server.embedded import EmbeddedTriton

@@ -8,7 +8,7 @@ from inferometer.base.text import printable
 from inferometer.cli.config import FILE, command_named
 from inferometer.cli.trusted import FoundFile, is_trusted, read_found, revoke, trust, trusted_files
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import TrustOptions
+from inferometer.options.stored import TrustOptions
 
 COMMAND = Command(
     "inferometer trust",

@@ -15,8 +15,8 @@ from inferometer.base.writing import Outputs, refuse_link, writable, write_file
 from inferometer.cli.reporting import allowed, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, Request, Target
-from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import AUTO, MODERN, Options
+from inferometer.options.tuning import TUNE_REFUSED, TuneOptions
 from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import UiOptions
+from inferometer.options.stored import UiOptions
 from inferometer.store.private import maybe_open_note
 from inferometer.store.store import open_store
 

@@ -9,7 +9,7 @@ from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs, refuse_link, write_file
 from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import Command, Request
-from inferometer.options.commands import ViewOptions
+from inferometer.options.stored import ViewOptions
 from inferometer.store.saved_run import saved_file
 
 if TYPE_CHECKING:

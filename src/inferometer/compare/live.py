@@ -37,7 +37,7 @@ from inferometer.measure.opening import make_instrument, start_workers
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import warm_up_as_asked
-from inferometer.options.commands import COMPARE_REFUSED
+from inferometer.options.comparing import COMPARE_REFUSED
 from inferometer.options.names import option_name, with_names
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric

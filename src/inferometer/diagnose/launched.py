@@ -21,7 +21,7 @@ from inferometer.diagnose.llm import conclude_llm
 from inferometer.diagnose.llm_run import sweep_llm
 from inferometer.diagnose.run import LATE_NS, DiagnoseRequest, Outcome, another_fits, diagnose_model
 from inferometer.diagnose.serving import KV_CACHE, SLOTS, ServingLevel
-from inferometer.options.commands import DiagnoseOptions
+from inferometer.options.diagnosing import DiagnoseOptions
 from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
 from inferometer.server.launcher import LaunchedServer, ServerCommand, new_log

@@ -36,5 +36,7 @@ ADDRESSES = ("balance",)
 THINKING = ("think_time",)
 LEVEL_ACTIONS = ("before_level", "after_level", "before_level_timeout_s")
 ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
+CANCELLING = ("cancel_after_s", "cancel_share")
+CLUSTER = ("ray", "clients", "client_resources")
 
 OWN_LOADS = "it chooses the loads itself"  # why a command refuses OTHER_LOADS

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
-from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
-from inferometer.options.groups import ADDRESSES, CHECKS, LEVEL_ACTIONS
+from inferometer.options.comparing import COMPARE_REFUSED
+from inferometer.options.groups import ADDRESSES, CHECKS, CLUSTER, LEVEL_ACTIONS
 from inferometer.options.option import appended, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import label

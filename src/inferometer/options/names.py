@@ -42,15 +42,25 @@ def _shared_by_name() -> Mapping[str, Option]:
 @cache
 def _own_by_name() -> Mapping[str, Option]:
     """Return the options of individual commands by name."""
-    from inferometer.options import asides, commands, finding, measuring, mixing, planning, twin
+    from inferometer.options import (
+        asides,
+        comparing,
+        diagnosing,
+        finding,
+        measuring,
+        mixing,
+        planning,
+        tuning,
+        twin,
+    )
 
     kinds = (
         asides.Asides,
         measuring.MeasureOptions,
         finding.FindOptions,
-        commands.DiagnoseOptions,
-        commands.CompareOptions,
-        commands.TuneOptions,
+        diagnosing.DiagnoseOptions,
+        comparing.CompareOptions,
+        tuning.TuneOptions,
         mixing.InterfereOptions,
         planning.CapacityOptions,
         twin.TwinOptions,

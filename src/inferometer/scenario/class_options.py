@@ -6,9 +6,8 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES
-from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
-from inferometer.options.groups import ADDRESSES, CHECKS, LEVEL_ACTIONS, THINKING
+from inferometer.options.groups import ADDRESSES, CHECKS, CLUSTER, LEVEL_ACTIONS, THINKING
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import MODERN
 

@@ -9,7 +9,7 @@ from typing import Any
 from inferometer import __version__
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_US
-from inferometer.options.commands import ClientsOptions
+from inferometer.options.machines import ClientsOptions
 from inferometer.report.document import Document, Message, Messages, Section, Table, Tone, text_columns
 from inferometer.report.format import duration, interval, plural, quantity, share, size
 from inferometer.selftest.clients_needed import CLUSTER_COST, Bounds, ClientsNeeded, Machines

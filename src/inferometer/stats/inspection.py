@@ -15,7 +15,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.contents import Contents, read_contents
 from inferometer.dataset.tokens import open_tokenizer
-from inferometer.options.commands import InspectOptions
+from inferometer.options.stored import InspectOptions
 from inferometer.stats.prompts import tree_tokens
 from inferometer.stats.series import rank
 

@@ -72,7 +72,7 @@ class AskedLengths:
 
 @frozen
 class CancelFigures:
-    """Requests that the client cancelled on request. They are in no other figure."""
+    """Requests that the client cancelled on request. They are excluded from all other figures."""
 
     count: int
     ran: Distribution  # from the send until the cancellation

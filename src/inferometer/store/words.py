@@ -7,8 +7,6 @@ from inferometer.base.secrets import MASK, redacted, redacted_body, redacted_par
 from inferometer.options.command_line import WORDS, Command, words_given
 from inferometer.options.option import Option
 
-__all__ = ["MASK", "kept_words"]
-
 
 def kept_words(name: str, argv: Sequence[str], command: Command[Any]) -> tuple[str, ...]:
     """The command and its options as given; secrets are masked, and a body is replaced by its digest."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 from inferometer.base.errors import UsageError
 from inferometer.measure.address import url_of, with_scheme, written_address
 from inferometer.measure.checks import with_api_key
-from inferometer.options.commands import TUNE_LAUNCHED_ONLY, TuneOptions
 from inferometer.options.names import option_name
 from inferometer.options.options import Options
+from inferometer.options.tuning import TUNE_LAUNCHED_ONLY, TuneOptions
 from inferometer.server.repository import example_repository
 from inferometer.services.address import maybe_server_path
 from inferometer.stats.figures import BY_TAG

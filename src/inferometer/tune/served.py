@@ -7,9 +7,9 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed, with_api_key
-from inferometer.options.commands import TUNE_MODEL_ONLY, TuneOptions
 from inferometer.options.names import option_name
 from inferometer.options.options import AUTO, Options
+from inferometer.options.tuning import TUNE_MODEL_ONLY, TuneOptions
 from inferometer.options.values import Range
 from inferometer.options.varying import Vary, parse_vary
 from inferometer.server.launcher import ServerCommand

@@ -11,8 +11,8 @@ from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.tokens import open_tokenizer
-from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
+from inferometer.options.tuning import TuneOptions
 from inferometer.options.varying import Vary
 from inferometer.server.launcher import ServerCommand
 from inferometer.server.ports import Ports

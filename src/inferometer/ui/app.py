@@ -24,6 +24,7 @@ from inferometer.base.answer_file import Answer
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, LocalError, Spell, UnlikeError, UsageError
 from inferometer.base.reading import ANSWER, read_regular
+from inferometer.base.secrets import MASK
 from inferometer.base.text import is_digits
 from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
@@ -34,7 +35,6 @@ from inferometer.store.filter import RunFilter, parse_filter
 from inferometer.store.index import ORDERS
 from inferometer.store.process import interrupt
 from inferometer.store.run import RUNNING, Run
-from inferometer.store.words import MASK
 from inferometer.ui import form, live, uploads
 from inferometer.ui.looking import look_at
 from inferometer.ui.pages import RunRow, badge, page

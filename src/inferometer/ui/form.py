@@ -16,6 +16,7 @@ from typing import Any
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, Name, UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.secrets import MASK
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import (
     WORDS,
@@ -27,7 +28,7 @@ from inferometer.options.command_line import (
 )
 from inferometer.options.option import OWN, Option, counted
 from inferometer.options.options import Options
-from inferometer.store.words import MASK, kept_words
+from inferometer.store.words import kept_words
 
 Filled = Mapping[str, str | bool]
 """Field values by name; options that can be repeated have one value per line."""

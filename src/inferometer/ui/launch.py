@@ -13,7 +13,7 @@ DEADLINE_S = 20.0
 
 
 def launched(folder: Path) -> UiPlace:
-    """Return the running interface, or start one in its own session: it outlives the run, so that the report can be read."""
+    """Return the running interface, or start one in its own session, which outlives the run."""
     found = maybe_read(folder)
     if found is not None:
         return found

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from inferometer.measure.checks import changed
-from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
+from inferometer.options.tuning import TuneOptions
 from inferometer.tune.meter import EngineMeter, TrialError
 from inferometer.tune.request import settings_of
 from inferometer.tune.search.search import Proposal

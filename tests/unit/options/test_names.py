@@ -10,7 +10,7 @@ import pytest
 
 import inferometer
 from inferometer.measure import checks, unused
-from inferometer.options import commands, finding, mixing
+from inferometer.options import comparing, diagnosing, finding, mixing, tuning
 from inferometer.options.names import option_name, with_names
 from inferometer.options.options import OPTIONS
 from inferometer.services.kind import KINDS
@@ -128,8 +128,8 @@ def test_errors_name_known_options():
             for text in (row.message, row.remedy, row.ours)
         ],
         [row.instead for _, rows in OPTIONS for row in rows],
-        [*commands.DIAGNOSE_REFUSED.values(), *commands.TUNE_REFUSED.values()],
-        [*commands.COMPARE_REFUSED.values(), *finding.FIND_REFUSED.values()],
+        [*diagnosing.DIAGNOSE_REFUSED.values(), *tuning.TUNE_REFUSED.values()],
+        [*comparing.COMPARE_REFUSED.values(), *finding.FIND_REFUSED.values()],
         [*mixing.INTERFERE_REFUSED.values(), *mixing.SCENARIO_REFUSED.values()],
     ],
 )

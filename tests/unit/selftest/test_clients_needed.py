@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inferometer.options.command_line import Request, read
-from inferometer.options.commands import ClientsOptions
+from inferometer.options.machines import ClientsOptions
 from inferometer.report.document import Messages, Tone
 from inferometer.selftest.clients_document import Planned, document, to_json
 from inferometer.selftest.clients_needed import Bounds, Machines, WantedLoad, clients_needed, wire_bytes

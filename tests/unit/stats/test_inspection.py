@@ -8,7 +8,7 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.contents import Contents
-from inferometer.options.commands import InspectOptions
+from inferometer.options.stored import InspectOptions
 from inferometer.stats.inspection import Inspection, burstiness, inspect_file, inspection, lengths_of
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from inferometer.cli.tune import _age_s
 from inferometer.measure.checks import changed
-from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
+from inferometer.options.tuning import TuneOptions
 from inferometer.tune.request import settings_of
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
-from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
+from inferometer.options.tuning import TuneOptions
 from inferometer.stats.estimate import Estimate
 from inferometer.tune.goals import maybe_slo
 from inferometer.tune.prepare import with_gpu_figures

@@ -10,8 +10,8 @@ import pytest
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
-from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
+from inferometer.options.tuning import TuneOptions
 from inferometer.stats.estimate import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.request import settings_of
