@@ -222,7 +222,7 @@ def sample_search(name: str = "pipeline") -> Result:
 
 
 def sample_ramp(name: str = "pipeline") -> Result:
-    """A ramp of requests; from the middle on, not all are answered."""
+    """A ramp of requests; not all of its second half are answered."""
     windows = []
     for number in range(40):
         asked = 5 + number

@@ -31,7 +31,7 @@ class Started:
 
 
 def start_level(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Started:
-    """Apply the load of the level. In a whole plan and in a timed level, every request counts from the first on."""
+    """Apply the load of the level. In a whole plan and in a timed level, every request counts, including the first."""
     plans = open_plans(point.plan)
     classes = ClassCourses(instrument, settings, point)
     caps = [plan.cap for plan in plans]

@@ -498,7 +498,7 @@ def identifiers(name: str, word: str) -> tuple[int, int | None]:
     """`start[:end]` of sequence ids."""
     match = re.fullmatch(_IDENTIFIERS, word)
     if match is None:
-        raise invalid(name, word, "write it like 1:1000, with ids from 0 on")
+        raise invalid(name, word, "write it like 1:1000, with ids of 0 or more")
     start, end = int(match[1]), None if match[2] is None else int(match[2])
     if end is not None and end < start:
         raise refusal(name, f"The end must not be below the start, but got '{word}'")
@@ -515,7 +515,7 @@ def _check_bounds(name: str, value: Any) -> None:
 
 @reads("LOW:HIGH", check=_check_bounds)
 def bounds(name: str, word: str) -> tuple[int, int]:
-    """`lowest:highest`, from 1 on; a single number stands for both."""
+    """`lowest:highest`, at least 1; a single number stands for both."""
     word = plain_levels(word, plain_count)
     low, colon, high = word.partition(":")
     if not is_digits(low) or (colon and not is_digits(high)):
@@ -843,7 +843,7 @@ def header(name: str, word: str) -> tuple[str, str]:
 
 @reads("MICROSECONDS")
 def microseconds(name: str, word: str) -> tuple[int, ...]:
-    """`number,number`, from 0 on."""
+    """`number,number`, at least 0 each."""
     words = [part.strip() for part in word.split(",") if part.strip()]
     if not all(map(is_digits, words)):
         raise UsageError(f"{name} is '{word}'", remedy="write whole numbers, such as 100,500")

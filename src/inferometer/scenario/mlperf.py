@@ -213,7 +213,7 @@ def run_mlperf(mlperf: MlperfSetup, watcher: Watcher, *, ray: "RayProcess | None
 
 
 def _level_settings(mlperf: MlperfSetup, log: "QueryLog") -> LevelSettings:
-    """Count every query from the first on, until the rules allow the end."""
+    """Count every query, including the first, until the rules allow the end."""
     settings = mlperf.settings
     min_ns, is_whole = round(settings.min_duration_s * NS_PER_S), settings.scenario == "server"
     return replace(

@@ -78,7 +78,7 @@ DATA_TYPES = (
     *("BOOL", "QINT8", "QUINT8", "QINT32", "BFLOAT16", "QINT16", "QUINT16", "UINT16", "COMPLEX128", "HALF"),
     *("RESOURCE", "VARIANT", "UINT32", "UINT64"),
 )
-"""Values of tensorflow.DataType from 0 on, without the prefix `DT_`."""
+"""Values of tensorflow.DataType in numerical order, without the prefix `DT_`."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 

@@ -38,6 +38,11 @@ PATTERNS = {
     '"is said" without an actor': r"\b(?:that|That|it|It|this|This|which) (?:is|was) said\b(?! to\b)",
     '"talks nonsense"': r"\b(?:talk|speak|answer)(?:s|ed|ing)? nonsense\b",
     '"server of text"': r"\b[Ss]ervers? of text\b",
+    '"single requests"': (
+        r"\b[Ss]ingle (?:answers|calls|commands|figures|gaps|levels|models|requests|rounds|runs|tasks|tokens|values)\b"
+    ),
+    '"from the send on"': r"\bfrom (?!now\b|then\b|there\b)(?:the )?[\w.%]+ on(?=[,.;:)]|$)",
+    '"in no figure"': r"\bin no (?:other )?figures?\b",
 }
 
 EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
@@ -61,6 +66,9 @@ EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
     '"is said" without an actor': ("which is said", "it is said to be fast by its author"),
     '"talks nonsense"': ("a server that talks nonsense", "a server that sends nonsense"),
     '"server of text"': ("the API of a server of text", "a text server"),
+    '"single requests"': ("figures of single requests", "a single request; individual requests"),
+    '"from the send on"': ("timed from the send on, and percentiles from p90 on", "from now on, and based on it"),
+    '"in no figure"': ("they are in no other figure", "they are excluded from all figures"),
 }
 
 # Hits in the docstrings, string literals and help pages of a package that stay: help of classic options that

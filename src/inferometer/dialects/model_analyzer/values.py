@@ -46,7 +46,7 @@ def _int(value: Any) -> int | None:
 
 
 def number(*, above: bool = False) -> Read:
-    """Return a reader of numbers from 0 on, or only `above` 0."""
+    """Return a reader of numbers of at least 0, or only `above` 0."""
 
     def read(path: str, value: Any) -> float:
         found = maybe_number(value)
