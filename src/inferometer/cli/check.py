@@ -13,8 +13,8 @@ from inferometer.options.stored import CheckOptions
 COMMAND = Command(
     "inferometer check",
     "[FILE ...]",
-    f"Check {FILE}, other options files and scenario files, for example before a commit. Nothing is sent, no code in "
-    "them is run, and no file that they name is opened.",
+    f"Check {FILE}, other options files and scenario files, for example before a commit. Sends nothing, runs none "
+    "of their code, and opens no file that they name.",
     CheckOptions,
     examples=(
         ("", f"{FILE} in the working directory"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "How much can it take?": {
         "quick": "find the servers on this machine and measure each, in a minute",
-        "measure": "apply load: latency, throughput, and where the time goes",
+        "measure": "measure latency and throughput under load, and where the time goes",
         "find": "find the highest load that meets an SLO, such as p99<50ms",
         "capacity": "plan replicas and cost for given traffic and an SLO",
         "inspect": "summarize a trace or prompt file: rates, lengths, cacheable prefixes",
@@ -300,7 +300,7 @@ Topics, for `inferometer help TOPIC`:
 {pages}
 
 `inferometer COMMAND --help` shows a command's options. The scripts `perf_analyzer` and
-`model-analyzer` speak the classic dialects."""
+`model-analyzer` behave like the tools of the same names."""
 
 
 if __name__ == "__main__":

@@ -34,22 +34,26 @@ class CapacityOptions:
         default="",
         group="Capacity",
         is_required=True,
+        is_main=True,
     )
     prompt_tokens: int | str | None = option(
         "--prompt-tokens",
         "Lengths of prompts, for text servers",
         lengths(pairs=True),
+        is_main=True,
     )
     output_tokens: int | str | None = option(
         "--output-tokens",
         "Lengths of answers (default: as measured)",
         lengths(pairs=False),
+        is_main=True,
     )
     slo: Slo = option(
         "--slo",
         "SLO to meet at all times, such as 'p99<50ms'",
         objective(),
         is_required=True,
+        is_main=True,
     )
     options: tuple[str, ...] = option(
         "--options",
@@ -57,6 +61,7 @@ class CapacityOptions:
         "the option",
         text("FILE|RUN", Reach.READS_FILES),
         combine=appended,
+        is_main=True,
     )
     price: tuple[tuple[str, float], ...] = option(
         "--price",
@@ -64,6 +69,7 @@ class CapacityOptions:
         "without .json",
         price,
         combine=appended,
+        is_main=True,
     )
     carbon: float | None = option(
         "--carbon",
@@ -75,29 +81,34 @@ class CapacityOptions:
         "Number of replicas that may fail",
         whole("N", least=0),
         default=1,
+        is_main=True,
     )
     balancer: str = option(
         "--balancer",
         "Load balancing: round-robin, random or least-outstanding",
         choice("NAME", "round-robin", "random", "least-outstanding"),
         default="round-robin",
+        is_main=True,
     )
     stretch_s: float | None = option(
         "--stretch",
         "Length of the parts that must meet the SLO (default: 5m, or longer to hold a thousand requests)",
         duration(zero=False),
+        is_main=True,
     )
     scale_on: str | None = option(
         "--scale-on",
         "Target of the autoscaler: utilisation:60%, or queue:2 (requests per replica)",
         label("RULE"),
         shown=SCALE_ON,
+        is_main=True,
     )
     startup_s: float | str | None = option(
         "--startup",
         "Time until a new replica is ready, or a file of `tune --serve`",
         duration_or_file(zero=True),
         shown="1m",
+        is_main=True,
     )
     seed: int = option(
         "--seed",
@@ -106,7 +117,7 @@ class CapacityOptions:
         default=1,
     )
     allow_inconclusive: bool = outputs.inconclusive_allowed()
-    html: str | None = outputs.page()
+    html: str | None = outputs.page(is_main=True)
     markdown: str | None = outputs.markdown()
     csv: str | None = outputs.table("Write the number of replicas over time, as CSV")
     json: str | None = outputs.saved("Write the full plan, for `inferometer view`")

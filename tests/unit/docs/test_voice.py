@@ -67,7 +67,10 @@ EXAMPLES = {  # by row: a sentence that must be found, and a legitimate one
     '"talks nonsense"': ("a server that talks nonsense", "a server that sends nonsense"),
     '"server of text"': ("the API of a server of text", "a text server"),
     '"single requests"': ("figures of single requests", "a single request; individual requests"),
-    '"from the send on"': ("timed from the send on, and percentiles from p90 on", "from now on, and based on it"),
+    '"from the send on"': (
+        "timed from the send on, and percentiles from p90 on",
+        "from now on, and based on it",
+    ),
     '"in no figure"': ("they are in no other figure", "they are excluded from all figures"),
 }
 

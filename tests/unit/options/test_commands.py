@@ -46,6 +46,9 @@ def test_the_help_fits_a_screen_and_a_half_and_the_long_one_has_every_option(com
     brief = help_text(command, is_whole=False, width=80).splitlines()
     assert len(brief) <= 60
     assert max(map(len, brief)) <= 80
+    short = set(" ".join(brief).replace(",", " ").split())
+    assert not command.own or any(short.intersection(row.names) for _, rows in command.own for row in rows)
+    assert all(short.intersection(row.names) for _, rows in command.own for row in rows if row.is_required)
     words = help_text(command, is_whole=True, width=80).replace(",", " ").split()
     assert [row.names for _, rows in command.groups for row in rows if row.names[0] not in words] == []
 
