@@ -1,7 +1,7 @@
 """Detection of the server at an address: a few harmless requests, and a table that interprets the answers.
 
 `probe` sends the requests, with short time-outs; `recognize` decides, as a pure function of the answers; `look` does
-both, and also tries the other one of TLS and plain text.
+both, and tries TLS after plain text and vice versa.
 """
 
 import re
