@@ -383,7 +383,7 @@ def token_origin(tokens: TokenFigures, *, separator: str = ",") -> str:
     if not tokens.from_events:
         return "Tokens are the server's own count (usage)."
     if tokens.from_events == tokens.per_answer.count:
-        return "Tokens are counted as stream events: the server reported no usage, and an event may hold several tokens."
+        return "Tokens are counted as stream events: the server reported no usage. An event may hold several tokens."
     answers = plural(tokens.from_events, "answer", separator=separator)
     return f"Tokens are the server's own count (usage), except for {answers} without one, whose events were counted."
 

@@ -63,7 +63,7 @@ def test_goodput_counts_requests_at_any_batch_size(streamed: Measurement):
     [
         (
             10,
-            "Tokens are counted as stream events: the server reported no usage, and an event may hold several tokens.",
+            "Tokens are counted as stream events: the server reported no usage. An event may hold several tokens.",
         ),
         (
             1,
