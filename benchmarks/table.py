@@ -86,7 +86,7 @@ BARS = (
             name=name,
             title=f"CPU per request, HTTP, visits of three steps {words}, 4 visitors",
             unit="us",
-            rival="requests that depend on none",
+            rival="independent requests",
             open=visit_cpu(kind),
         )
         for name, words, kind in (
@@ -99,7 +99,7 @@ BARS = (
         title="CPU per streamed call, HTTP, tasks of three calls with growing contexts, 64 tasks",
         unit="us",
         target=2.0,
-        rival="streamed requests that depend on none",
+        rival="independent streamed requests",
         open=task_cpu,
     ),
     Bar(

@@ -176,7 +176,8 @@ def _counts(situation: Situation, station: Station) -> list[int]:
 
 
 def _fewer(situation: Situation) -> Iterator[_Idea]:
-    """Suggest fewer instances if the cores are exhausted or instances wait for each other: more only cost memory."""
+    """Suggest fewer instances if the cores are exhausted or instances wait for each other, since the surplus only costs
+    memory."""
     for row in situation.table:
         shared = maybe_shared(situation.rows, row.name)
         if shared is not None and row.instances > (enough := shared.instances):

@@ -24,7 +24,7 @@ NO_ADDRESS = "127.0.0.1:1"  # in place of the address of a server that is starte
 DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: give the levels with {-c}, or leave it out"),
     **dict.fromkeys(ENDINGS, "{--duration} is the time per load"),
-    **dict.fromkeys(("warmup_s", "warmup_request_count"), "it excludes a cold start by itself"),
+    **dict.fromkeys(("warmup_s", "warmup_request_count"), "it excludes a cold start automatically"),
     **dict.fromkeys(
         (
             "profile_export",

@@ -190,7 +190,7 @@ def _choice_words(plan: CapacityPlan, chosen: PlannedOption) -> str:
 
 
 def _broken(fleet: FleetFigures) -> PlannedTerm | None:
-    """Return a term that too few replicas do not meet, if the expected value shows it."""
+    """Return a term that this number of replicas is expected to violate; None if there is none."""
     return next((term for term in fleet.terms if term.is_beyond), None)
 
 
