@@ -24,7 +24,9 @@ from inferometer.options.mixing import INTERFERE_REFUSED, SCENARIO_REFUSED
 from inferometer.options.names import with_names
 from inferometer.options.option import OWN, Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
+from inferometer.options.planning import CapacityOptions
 from inferometer.options.tuning import TUNE_REFUSED, TuneOptions
+from inferometer.options.twin import TwinOptions
 from inferometer.options.values import Range
 from inferometer.stats.watcher import WATCHER_METHODS
 
@@ -285,13 +287,17 @@ def checked(kind: type[T], **given: Any) -> T:
 
 
 def worded(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that unexpected arguments raise UsageError."""
+    """Wrap a function so that unexpected arguments raise UsageError, and errors name arguments."""
     signature = inspect.signature(function)
 
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> R:
-        _bind(function, signature, args, given)
-        return function(*args, **given)
+        try:
+            _bind(function, signature, args, given)
+            return function(*args, **given)
+        except InferometerError as error:
+            error.spell(argument_name)
+            raise
 
     return call
 
@@ -376,7 +382,7 @@ def _literal(value: str) -> str:
 @cache
 def _by_field() -> Mapping[str, str]:
     """Return the argument for each option's field."""
-    single = (FindOptions, CompareOptions, DiagnoseOptions, TuneOptions)
+    single = (FindOptions, CompareOptions, DiagnoseOptions, TuneOptions, CapacityOptions, TwinOptions)
     own = {
         row.field: _OWN_NAMES.get(row.field.removeprefix(OWN), row.field.removeprefix(OWN))
         for kind in single

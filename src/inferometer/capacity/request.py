@@ -56,7 +56,7 @@ def _startup_of(asked: CapacityOptions) -> tuple[float, StartupBasis]:
     if found is None:
         raise UsageError(
             f"{option_name('--startup')} {given}: this search started no server for its best configuration",
-            remedy=f"give a file of tune {option_name('--serve')}, or a time such as 90s",
+            remedy="give a result of `inferometer tune --serve`, or a time such as 90s",
         )
     return found, "measured"
 

@@ -14,6 +14,7 @@ from inferometer.api.arguments import REFUSED, arguments, asked
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.options.options import MODERN, DataOptions, Tls
 from inferometer.options.values import Range
+from tests.support.reports import sample_result
 from tools import build_api
 from tools.build_api import COMMANDS
 
@@ -159,6 +160,19 @@ def test_invalid_arguments_are_usage_errors(call, words):
 def test_errors_name_the_argument_as_it_is_written(given, words):
     with pytest.raises(UsageError) as caught:
         api.measure("m", url="127.0.0.1:9", **given)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"traffic": "9/s", "stretch_s": 5}, "stretch_s applies to traces only"),
+        ({"traffic": "none.csv"}, "traffic is 'none.csv'"),
+    ],
+)
+def test_errors_of_functions_without_a_load_name_arguments_too(given, words):
+    with pytest.raises(UsageError) as caught:
+        api.capacity(sample_result(), slo="p99<1s", **given)
     assert str(caught.value).startswith(words)
 
 

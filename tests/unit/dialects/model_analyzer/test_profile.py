@@ -114,7 +114,7 @@ def test_an_output_repository_with_needed_files_is_never_emptied(place, tool, ca
     before = sorted(tool.folder.rglob("*"))
     given = ("--override-output-model-repository", "--output-model-repository-path", place)
     assert tool.profile(*BOUNDED, *given) == 1
-    assert f"'{place}' would be emptied, and it holds" in capsys.readouterr().err
+    assert f"'{place}' would be emptied, but it contains" in capsys.readouterr().err
     assert sorted(tool.folder.rglob("*")) == before
     assert tool.started == 0
 

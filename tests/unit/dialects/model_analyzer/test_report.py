@@ -229,7 +229,7 @@ def test_analyze_without_a_journal_reads_the_checkpoint(profiled):
     ("words", "said"),
     [
         (["-s", "elsewhere"], "no checkpoint in 'elsewhere'"),
-        (["--profile-models", "Q"], "no measurement of 'Q'"),
+        (["--profile-models", "Q"], "'Q' has not been measured"),
     ],
 )
 def test_analyze_reports_missing_measurements(profiled, capsys, words, said):
