@@ -37,7 +37,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class InProcess(Service):
-    """A Triton in this process. The address is that of the control calls, Triton's over HTTP."""
+    """A Triton in this process. Its address is for control calls, which use Triton's HTTP API."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self._control = TritonHttp(connection)

@@ -286,7 +286,7 @@ def _front(study: Study, front: Sequence[Trial]) -> Section:
         )
         for trial in front[:LISTED]
     )
-    lead = "Nothing that was measured gives more throughput at the same or a lower p99 latency than these."
+    lead = "No other measurement has more throughput at the same or a lower p99 latency."
     table = text_table("The Pareto front", heads, cells, texts=2)
     return Section("front", "The Pareto front", lead, (table,), is_detail=True)
 

@@ -504,7 +504,7 @@ def test_a_prompt_goes_into_the_inputs_that_the_model_has(prompts, inputs, sent)
 def test_metrics_without_a_value_cause_a_warning(tmp_path):
     yaml = "objectives: [time_to_first_token_p99]\nconstraints: {output_token_throughput: {min: 5}}\n"
     found = job("-m", "r", "--profile-models", "W", yaml=yaml, tmp_path=tmp_path)
-    assert sum("LLM only" in text for text in found.warnings) == 2
+    assert sum("measured only with" in text for text in found.warnings) == 2
     llm = yaml + "model_type: LLM\ngenai_perf_flags: {streaming: false}\n"
     found = job("-m", "r", "--profile-models", "W", yaml=llm, tmp_path=tmp_path)
     assert sum("without streaming" in text for text in found.warnings) == 2

@@ -141,7 +141,7 @@ def test_a_classic_checkpoint_replaces_measurements(profiled, capsys):
     wider = (*BOUNDED[:2], *BOUNDED[2:3], "3", *BOUNDED[4:])
     assert profiled.profile(*wider, "--override-output-model-repository") == 0
     out = capsys.readouterr().out
-    assert "Took over 28 measurements" in out
+    assert "Imported 28 measurements" in out
     assert {name for name, _ in profiled.runs} == {"W_config_6", "W_config_7", "W_config_8"}
     assert sorted(path.name for path in folder.glob("*.ckpt")) == ["7.ckpt", "8.ckpt"]
     assert len(profiled.rows()) == 40
