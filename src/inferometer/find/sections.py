@@ -102,7 +102,7 @@ class LevelSections:
         )
 
     def _maybe_busy_time(self) -> BusyTime | None:
-        """Return the ends while requests waited, from the start of the level on."""
+        """Return the ends while requests waited, since the start of the level."""
         if not self._pieces or any(piece.failed.any() for piece in self._pieces):
             return None
         ended = np.concatenate([piece.end_ns for piece in self._pieces])

@@ -110,14 +110,14 @@ def test_options_are_named_after_their_files():
         ({"slo": "gap<1s"}, "cannot predict gap"),
         ({"prompt_tokens": 100}, "does not generate text"),
         ({"slo": "throughput>5"}, "cannot predict throughput"),
-        ({"price": {"other": 2.0}}, "--price names 'other'"),
+        ({"price": {"other": 2.0}}, "price names 'other'"),
         ({"price": "cheap"}, "cheap"),
         ({"scale_on": "heat:5"}, "is not a scaling rule"),
         ({"scale_on": "utilisation:150%"}, "at most 100 %"),
         ({"scale_on": "queue:5%"}, "a number of requests"),
-        ({"scale_on": "queue:5"}, "--scale-on .* '10/s' never changes"),
-        ({"startup_s": 5}, "--startup .* '10/s' never changes"),
-        ({"stretch_s": 5}, "--stretch applies to traces only, and '10/s' is a rate"),
+        ({"scale_on": "queue:5"}, "scale_on .* '10/s' never changes"),
+        ({"startup_s": 5}, "startup_s .* '10/s' never changes"),
+        ({"stretch_s": 5}, "stretch_s applies to traces only, and '10/s' is a rate"),
         ({"balancer": "best"}, "best"),
         ({"traffic": "0/s"}, "is not above 0"),
     ],
@@ -139,7 +139,7 @@ def test_a_trace_of_one_stretch_has_a_mean_rate_and_no_autoscaler(tmp_path):
     assert "at most" not in text
     with pytest.raises(UsageError, match=r"is one stretch of 10\.0 s") as refused:
         api.capacity(sample_result(), traffic=path, slo="p99<1s", startup_s=5)
-    assert "--stretch" in refused.value.remedy
+    assert "stretch_s" in refused.value.remedy
     assert (
         len(api.capacity(sample_result(), traffic=path, slo="p99<1s", startup_s=5, stretch_s=5).stretches)
         == 2
