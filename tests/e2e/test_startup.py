@@ -44,7 +44,14 @@ UNWANTED = (
         for name in (
             *("cli.compare", "cli.ui", "compare", "dataset.files", "dataset.json_file", "dataset.payloads"),
             *("dataset.prompts", "dataset.replay", "diagnose", "load.engine"),
-            *("measure.journal", "measure.prompts", "observe.llm_metrics", "options.commands"),
+            *("measure.journal", "measure.prompts", "observe.llm_metrics"),
+            *(
+                "options.comparing",
+                "options.diagnosing",
+                "options.machines",
+                "options.stored",
+                "options.tuning",
+            ),
             *("report.document", "report.export", "report.page", "services.openai_api", "services.tls"),
             *("server.guarded", "stats.prompts", "store.index", "tune"),
         )

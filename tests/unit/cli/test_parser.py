@@ -446,7 +446,10 @@ def test_the_parser_imports_nothing_heavy():
 
 def test_the_help_of_measure_imports_little():
     heavy = ("numpy", "rich", "pydantic", "ssl", "hashlib", "logging", "json", "subprocess", "tempfile")
-    ours = ("measure.checks", "services.kind", "options.commands", "report.progress", "options.config_file")
+    ours = (
+        *("measure.checks", "services.kind", "report.progress", "options.config_file"),
+        *("options.comparing", "options.diagnosing", "options.machines", "options.stored", "options.tuning"),
+    )
     code = (
         "import sys, inferometer.cli.main as m; m.main(['measure', '--help']);"
         f"sys.exit(str([m for m in {(*heavy, *(f'inferometer.{name}' for name in ours))} if m in sys.modules]))"
