@@ -56,7 +56,7 @@ def loads(request: Request[DiagnoseOptions]) -> Iterator[tuple[str, Options]]:
             )
         if request.asides.dry_run or request.asides.show_reply:
             raise UsageError(
-                "--dry-run and --show-reply need a server that is running",
+                "--dry-run and --show-reply require a running server",
                 remedy="start it yourself, and give its address instead of --serve",
             )
         target = Target((NO_ADDRESS,), target.models)
