@@ -164,6 +164,62 @@ def test_a_sweep_over_two_servers(run: Callable, tmp_path: Path) -> None:
         assert len(found) == 2
 
 
+def test_a_class_of_a_scenario_spreads_its_requests(run: Callable, tmp_path: Path) -> None:
+    scenario, saved, table = (tmp_path / name for name in ("shop.yaml", "result.json", "levels.csv"))
+    with FakeTriton() as one, FakeTriton() as other:
+        places = [one.server.address, other.server.address]
+        scenario.write_text(f"""
+classes:
+  plain: {{model: fake, server: "{places[0]}", rate: 20}}
+  users: {{model: fake, server: "{",".join(places)}", concurrency: 2, options: {{balance: session-affinity}}}}
+  spread: {{model: fake, server: "{",".join(places)},{CLOSED}", rate: 60, slo: p99<9s}}
+phases: [{{name: open, for: 500ms}}]
+""")
+        words = ("--balance", "round-robin", "--json", str(saved), "--csv", str(table))
+        ended = run("inferometer", "measure", "--scenario", str(scenario), *words)
+    assert ended.code == 1, ended.stderr
+    plain, users, spread = level_of(saved)["classes"]
+    assert plain["steps"] == []
+    for row, names in ((users, places), (spread, [*places, CLOSED])):
+        assert [(part["name"], part["mode"]) for part in row["steps"]] == [
+            (name, "address") for name in names
+        ]
+        for field in ("request_count", "failed_count"):
+            counts = [part["measurement"][field] for part in row["steps"]]
+            assert sum(counts) == row["measurement"][field]
+    assert all(part["measurement"]["request_count"] > 0 for part in users["steps"])
+    good, fair, dead = (part["measurement"] for part in spread["steps"])
+    assert (good["failed_count"], fair["failed_count"], dead["request_count"]) == (0, 0, 0)
+    counts = (good["request_count"], fair["request_count"], dead["failed_count"])
+    assert max(counts) - min(counts) <= 1  # the phase may end within a turn
+    said = " ".join(ended.stdout.split())
+    assert f"spread, {CLOSED}: {counts[2]} requests failed" in said
+    assert f"The server of spread, {CLOSED} was gone in phase open" in said
+    assert [line.split(",")[1] for line in table.read_text().splitlines()[1:]] == [
+        *("all", "plain", "users", *(f"users/{name}" for name in places)),
+        *("spread", *(f"spread/{name}" for name in places), f"spread/{CLOSED}"),
+    ]
+
+
+def test_counters_of_an_address_that_two_classes_share_are_not_attributed(
+    run: Callable, tmp_path: Path
+) -> None:
+    scenario, saved = tmp_path / "shop.yaml", tmp_path / "result.json"
+    with FakeTriton() as one, FakeTriton() as other:
+        places = [one.server.address, other.server.address]
+        scenario.write_text(f"""
+classes:
+  plain: {{model: fake, server: "{places[0]}", concurrency: 1}}
+  spread: {{model: fake, server: "{",".join(places)}", concurrency: 2}}
+phases: [{{name: open, for: 500ms}}]
+""")
+        ended = run("inferometer", "measure", "--scenario", str(scenario), "--json", str(saved))
+    assert ended.code == 0, ended.stderr
+    plain, spread = level_of(saved)["classes"]
+    found = [row["measurement"]["server"] is not None for row in (plain, spread, *spread["steps"])]
+    assert found == [False, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("addresses", "words", "said"),
     [

@@ -84,7 +84,7 @@ class ClassCourse:
     outages: OutageWatch | None = None
     arrivals: Arrivals | None = None
     due: int = 0
-    steps: "ClassCourses | None" = None  # of visits or tasks
+    parts: "ClassCourses | None" = None  # its addresses, or the steps of visits or tasks
 
     def close(self, window: Window, whole: Window, expense: Expense, level_start_ns: int) -> Window:
         """Close the window of this class together with that of the whole level."""
@@ -116,7 +116,7 @@ class ClassCourses:
                 row,
                 own,
                 arrivals=Arrivals(own.plan) if self._has_own_plans and isinstance(own.plan, Open) else None,
-                steps=ClassCourses(instrument, row.level, own) if row.level.has_steps else None,
+                parts=ClassCourses(instrument, row.level, own) if row.level.classes else None,
             )
             for number, (row, own) in enumerate(zip(settings.classes, points, strict=True))
         )
@@ -129,15 +129,15 @@ class ClassCourses:
             row.outages = OutageWatch(start_ns)
             if row.arrivals is not None:
                 row.due = row.arrivals.by(seen_ns - schedule_ns)
-            if row.steps is not None:
-                row.steps.begin(start_ns, schedule_ns, seen_ns)
+            if row.parts is not None:
+                row.parts.begin(start_ns, schedule_ns, seen_ns)
 
     def read(self, reading: CounterReading) -> None:
         """Pass a reading of the combined counters to each class."""
         for row in self._classes:
             counters = part_of(row.number, reading.counters)
-            if row.steps is not None:
-                row.steps.read(replace(reading, counters=counters))
+            if row.parts is not None:
+                row.parts.read(replace(reading, counters=counters))
             elif counters and row.settings.has_own_counters:
                 row.read[reading.asked_ns] = row.readings.begin(
                     counters, reading.asked_ns, reading.answered_ns
@@ -147,8 +147,8 @@ class ClassCourses:
         """Add requests that have ended since the last call."""
         for row, mine in self._of_each(records):
             row.readings.add(records.end_ns[mine], records.status[mine], seen_ns, outstanding)
-            if row.steps is not None:
-                row.steps.add(records.where(mine), seen_ns, outstanding)
+            if row.parts is not None:
+                row.parts.add(records.where(mine), seen_ns, outstanding)
 
     def take(self, records: Records) -> None:
         """Add requests of the current window."""
@@ -156,8 +156,8 @@ class ClassCourses:
             assert row.outages is not None
             latency_ns = records.end_ns - began_ns(records, is_open=self.is_due[row.number])
             row.outages.add(records.end_ns[mine], latency_ns[mine], records.status[mine])
-            if row.steps is not None:
-                row.steps.take(records.where(mine))
+            if row.parts is not None:
+                row.parts.take(records.where(mine))
 
     def close(
         self, window: Window, whole: Window, schedule_ns: int, seen_ns: int, level_start_ns: int
@@ -170,8 +170,8 @@ class ClassCourses:
                 due, row.due = row.due, row.arrivals.by(seen_ns - schedule_ns)
                 expense = replace(expense, due=row.due - due)
             closed = row.close(part, whole, expense, level_start_ns)
-            if row.steps is not None:
-                closed.classes = row.steps.close(closed, whole, schedule_ns, seen_ns, level_start_ns)
+            if row.parts is not None:
+                closed.classes = row.parts.close(closed, whole, schedule_ns, seen_ns, level_start_ns)
             found.append(closed)
         return tuple(found)
 
@@ -180,7 +180,7 @@ class ClassCourses:
         as ended."""
         if whole.parts:
             own = whole.parts[row.number]
-            return own if row.steps is None else replace(own, sent=own.visits)
+            return replace(own, sent=own.visits) if row.settings.level.has_steps else own
         return Expense(elapsed_ns=whole.elapsed_ns, sent=part.ended_count)
 
     def _of_each(self, records: Records) -> Iterator[tuple[ClassCourse, NDArray[np.bool_]]]:
@@ -225,6 +225,9 @@ class ClassCourses:
             has_own_plan=self._has_own_plans,
         )
         level, outages = conclude(raw), row.outages
+        has_addresses = (
+            row.parts is not None and not settings.level.has_steps
+        )  # which have outages of their own
         own = sum(part.ended_count for part in _request_windows(raw.whole))
         windows = [window.classes[number] for window in counted]
         return ClassFigures(
@@ -240,8 +243,8 @@ class ClassCourses:
             remarks=level.remarks,
             rates=level.rates,
             promise=level.promise,
-            outages=() if outages is None else outages.outages(),
-            steps=() if row.steps is None else row.steps.conclude(raw, windows, ended),
+            outages=() if outages is None or has_addresses else outages.outages(),
+            steps=() if row.parts is None else row.parts.conclude(raw, windows, ended),
             think_ns=raw.whole.thought_ns // raw.whole.count if raw.whole.count else 0,
             tasks=_maybe_tasks(settings.level, raw),
         )

@@ -1,7 +1,7 @@
 """Server counters during a level: of all traffic classes together, and at the ends of windows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from inferometer.base.deadline import End, ending, within
@@ -59,6 +59,7 @@ class ClassCounters:
     setups: "Sequence[Setup]"
     clock: Clock = monotonic_ns
     _resting: dict[int, int] = field(default_factory=dict)  # time of the next attempt, by class
+    _of_parts: "dict[int, ClassCounters]" = field(default_factory=dict)  # by class, if it has parts
 
     def __call__(self) -> Snapshot | None:
         found: dict[tuple[str, str], Counters] = {}
@@ -67,23 +68,28 @@ class ClassCounters:
             if not setup.has_statistics or self._resting.get(number, 0) > asked_ns:
                 continue
             try:
-                found |= of_class(number, _counters(setup))
+                found |= of_class(number, self._read(number, setup) or {})
             except PeerError:
                 failed_ns = self.clock()
                 self._resting[number] = failed_ns + max(AGAIN_NS, REST * (failed_ns - asked_ns))
         return found or None
 
+    def _read(self, number: int, setup: "Setup") -> Snapshot | None:
+        """Read the counters of a class; those of its addresses, or of the steps of its visits, one by one."""
+        if not setup.parts:
+            return snapshot(setup.service.statistics(setup.model))
+        if number not in self._of_parts:
+            self._of_parts[number] = ClassCounters(_counted_apart(setup.parts), self.clock)
+        return self._of_parts[number]()
 
-def _counters(setup: "Setup") -> Snapshot:
-    """Read the counters of a class; for visits, of each step whose model no other step calls."""
-    if setup.traffic.visits is None:
-        return snapshot(setup.service.statistics(setup.model))
-    found: dict[tuple[str, str], Counters] = {}
-    names = [step.model.name for step in setup.parts]
-    for number, step in enumerate(setup.parts):
-        if names.count(step.model.name) == 1:
-            found |= of_class(number, _counters(step))
-    return found
+
+def _counted_apart(parts: "Sequence[Setup]") -> "list[Setup]":
+    """Leave out the statistics of models that several parts call at the same server, which counts them together."""
+    models = [(part.result.server["url"], part.model.name) for part in parts]
+    return [
+        part if models.count(model) == 1 else replace(part, has_statistics=False)
+        for part, model in zip(parts, models, strict=True)
+    ]
 
 
 @dataclass(slots=True)

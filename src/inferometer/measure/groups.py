@@ -51,7 +51,7 @@ def start_groups(
 def group_instrument(
     setups: Sequence[Setup], names: Sequence[str], load: Together, watcher: Watcher
 ) -> Instrument:
-    endpoints = [setup.traffic.wiring.endpoint for setup in setups]
+    endpoints = [endpoint for setup in setups for endpoint in setup.traffic.wiring.endpoints]
     ports = tuple(dict.fromkeys(row.port for row in endpoints if is_this_host(row.host)))
     server = LocalServer(*ports) if ports else None
     return Instrument(
@@ -75,14 +75,15 @@ def _by_client(load: Together, names: Sequence[str]) -> "tuple[ByClient, ...]":
 def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_ns: int) -> LevelSettings:
     """Return the settings for all classes together, each with its own model and SLO, for a fixed time."""
     sizes = [len(setup.traffic.requests) for setup in setups]
+    everyone = [part for setup in setups for part in (setup.parts or (setup,))]
     classes = tuple(
         ClassSettings(
             name=name,
             url=str(setup.result.server["url"]),
-            level=_with_steps(
-                _timed(_numbered(setup, sizes, number), length_ns), setup, setups, sum(sizes[:number])
+            level=_with_parts(
+                _timed(_numbered(setup, sizes, number), length_ns), setup, everyone, sum(sizes[:number])
             ),
-            has_own_counters=has_own_counters(setup, setups),
+            has_own_counters=has_own_counters(setup, everyone),
         )
         for number, (name, setup) in enumerate(zip(names, setups, strict=True))
     )
@@ -97,32 +98,38 @@ def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_n
     )
 
 
-def _with_steps(level: LevelSettings, setup: Setup, setups: Sequence[Setup], first: int) -> LevelSettings:
-    """Also count each step of visits or tasks separately. `first` is the number of its first step among all steps."""
-    visits, tasks = setup.traffic.visits, setup.traffic.tasks
-    if visits is None and tasks is None:
+def _with_parts(level: LevelSettings, setup: Setup, everyone: Sequence[Setup], first: int) -> LevelSettings:
+    """Also count each address, or each step of visits or tasks, separately. `everyone` has these parts of all classes;
+    `first` is the number of the class's first step among all steps."""
+    parts = _named_parts(setup)
+    if not parts:
         return level
-    everyone = [part for each in setups for part in (each.parts or (each,))]
-    steps = tuple(
+    own = replace(level, promise=None, judges_promise=False, tasks=None, classes=(), class_of_step=())
+    classes = tuple(
         ClassSettings(
             name=name,
             url=str(part.result.server["url"]),
-            level=replace(level, model=part.model, promise=None, judges_promise=False, tasks=None),
+            level=replace(own, model=part.model),
             has_own_counters=has_own_counters(part, everyone),
         )
-        for name, part in _named_steps(setup)
+        for name, part in parts
     )
-    has_visits = visits is not None
     return replace(
-        level, has_visits=has_visits, classes=steps, class_of_step=(*(-1,) * first, *range(len(steps)))
+        level,
+        has_visits=setup.traffic.visits is not None,
+        classes=classes,
+        class_of_step=(*(-1,) * first, *(level.class_of_step or range(len(classes)))),
     )
 
 
-def _named_steps(setup: Setup) -> list[tuple[str, Setup]]:
+def _named_parts(setup: Setup) -> list[tuple[str, Setup]]:
     visits, tasks = setup.traffic.visits, setup.traffic.tasks
-    if visits is not None:
-        return list(zip(visits.steps, setup.parts, strict=True))
-    return [(name, setup) for name in tasks.kinds] if tasks is not None else []
+    if tasks is not None:
+        return [(name, setup) for name in tasks.kinds]
+    names = (
+        [part.traffic.wiring.endpoint.authority for part in setup.parts] if visits is None else visits.steps
+    )
+    return list(zip(names, setup.parts, strict=True))
 
 
 def _timed(settings: LevelSettings, length_ns: int) -> LevelSettings:

@@ -218,8 +218,6 @@ def _counters(setup: Setup) -> Callable[[], Snapshot | None]:
 
 
 def _host_watch(setup: Setup, load: "AnyLoad") -> HostWatch:
-    wiring = setup.traffic.wiring
-    endpoints = [wiring.endpoint, *(other.endpoint for other in wiring.others)]
-    ports = [endpoint.port for endpoint in endpoints if is_this_host(endpoint.host)]
+    ports = [row.port for row in setup.traffic.wiring.endpoints if is_this_host(row.host)]
     server = LocalServer(*ports) if ports else None
     return HostWatch(server, lambda: load.pids)

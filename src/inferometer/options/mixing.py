@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inferometer.base.frozen import frozen
 from inferometer.options.comparing import COMPARE_REFUSED
-from inferometer.options.groups import ADDRESSES, CHECKS, CLUSTER, LEVEL_ACTIONS
+from inferometer.options.groups import CHECKS, CLUSTER, LEVEL_ACTIONS
 from inferometer.options.option import appended, ours
 from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import label
@@ -34,7 +34,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(LEVEL_ACTIONS, "give a phase of the scenario a command"),
     "think_time": "give the steps of a `flow` a `think` time, or those of a `task` a `pause`",
-    **dict.fromkeys((*ADDRESSES, *CHECKS), "measure the model alone, without {--scenario}"),
+    **dict.fromkeys(CHECKS, "measure the model alone, without {--scenario}"),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
         "a scenario lasts as long as its phases; {-d} sets their total time",

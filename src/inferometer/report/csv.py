@@ -97,9 +97,9 @@ def main_csv(result: Result) -> str:
 
 
 def _class_rows(layout: Layout, level: Level, whole: Measurement) -> Iterator[Row]:
-    """The total, then every class; visits also have their steps."""
+    """The total, then every class, with its addresses or the steps of its visits."""
     yield _with_class("all", (*_main_row(layout, level, whole), *_task_cells(layout, None)))
-    named = [pair for row in level.classes for pair in ((row.name, row), *_steps(row))]
+    named = [pair for row in level.classes for pair in ((row.name, row), *_parts(row))]
     for name, row in named:
         if row.measurement is not None:
             own = replace(level, remarks=row.remarks, promise=row.promise, measurement=row.measurement)
@@ -125,8 +125,8 @@ def _task_cells(layout: Layout, found: TaskFigures | None) -> Iterator[tuple[str
         yield name, "" if found is None else f"{getattr(found, field).value:.4f}"
 
 
-def _steps(row: ClassFigures) -> Iterator[tuple[str, ClassFigures]]:
-    return ((f"{row.name}/{step.name}", step) for step in row.steps)
+def _parts(row: ClassFigures) -> Iterator[tuple[str, ClassFigures]]:
+    return ((f"{row.name}/{part.name}", part) for part in row.steps)
 
 
 def _with_class(name: str, row: Row) -> Row:

@@ -7,7 +7,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES
 from inferometer.options.config_file import as_option, option_value
-from inferometer.options.groups import ADDRESSES, CHECKS, CLUSTER, LEVEL_ACTIONS, THINKING
+from inferometer.options.groups import CHECKS, CLUSTER, LEVEL_ACTIONS, THINKING
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import MODERN
 
@@ -29,7 +29,6 @@ OF_RUN = frozenset(
         *("stability_percentage", "duration_s", "json", "html", "csv", "markdown", "junit", "quiet"),
         *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
         *LOAD_MODES,
-        *ADDRESSES,
         *THINKING,
         *LEVEL_ACTIONS,
         *CHECKS,

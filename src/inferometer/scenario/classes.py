@@ -14,10 +14,11 @@ from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.names import option_name, with_names
 from inferometer.options.options import AUTO, Options, value_of
 from inferometer.options.values import GENERATED, Range
+from inferometer.options.words import split_addresses
 from inferometer.scenario.class_options import OF_RUN, read_options, written
 from inferometer.scenario.spec import ClassSpec, Scenario
 from inferometer.scenario.spec_parts import raise_all
-from inferometer.services.address import read_address
+from inferometer.services.address import read_addresses
 
 RATE = 20.0  # default for classes without a load
 _CREDENTIALS = frozenset(("headers", "api_key_env", "api_key_file", "tls.certificate_file", "tls.key_file"))
@@ -130,7 +131,16 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
         )
     if not _is_entrusted(server, scenario, base):
         given = {name: value for name, value in given.items() if name not in _CREDENTIALS}
+    addresses = len(split_addresses(server))
+    if addresses == 1:
+        given.pop("balance", None)  # that of the command line is for classes with several addresses
     given |= read_options(spec.options)[0]
+    if (spec.has_visits or spec.task is not None) and (addresses > 1 or "balance" in given):
+        raise UsageError(
+            f"{place}: {'visits' if spec.task is None else 'tasks'} use one address, but "
+            + (f"{addresses} are given" if addresses > 1 else f"{option_name('balance')} is for several"),
+            remedy="give each address a class of its own",
+        )
     given |= {"url": server, "model": spec.model or given.get("model", "")}
     given["service_kind"] = spec.kind or given.get("service_kind", AUTO)
     given |= {
@@ -172,10 +182,10 @@ def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
     server of its classes."""
     own = base.url or scenario.server
     if own is not None:
-        return _origin(server) == _origin(own)
+        return _origins(server) <= _origins(own)
     if base.given.isdisjoint(_CREDENTIALS):
         return True
-    if len({_origin(spec.server) for spec in scenario.classes.values() if spec.server is not None}) > 1:
+    if len({_origins(spec.server) for spec in scenario.classes.values() if spec.server is not None}) > 1:
         raise UsageError(
             "the classes of the scenario use several servers, so it is unclear which one the credentials are for",
             remedy=f"give the server with {option_name('-u')}, or set headers under `options:` of a class",
@@ -183,9 +193,11 @@ def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
     return True
 
 
-def _origin(server: str) -> tuple[str, int | None, bool]:
-    found = read_address(server)
-    return found.host.lower(), found.port, found.scheme in ("https", "grpcs")
+def _origins(server: str) -> frozenset[tuple[str, int | None, bool]]:
+    """Return the hosts and ports that an address names; several addresses share the scheme of the first."""
+    found = read_addresses(server)
+    is_tls = found[0].scheme in ("https", "grpcs")
+    return frozenset((one.host.lower(), one.port, is_tls) for one in found)
 
 
 def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:

@@ -17,12 +17,13 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
 from inferometer.load.plan import Gaps
+from inferometer.measure.addresses import prepare_shared
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
 from inferometer.measure.instrument import Instrument
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.mix import WeightedModel, mixed_result
 from inferometer.measure.points import Agenda
-from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
+from inferometer.measure.prepare import OWN_HABITS, Setup
 from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, planned_classes
 from inferometer.scenario.plans import ClassLoad, PlannedPhase, phase_points
@@ -141,7 +142,7 @@ def _prepared(row: PlannedClass, folder: Path | None) -> Setup:
         from inferometer.scenario.tasks import prepare_tasks
 
         return prepare_tasks(row, folder)
-    setup = prepare(row.options, command="measure", habits=OWN_HABITS)
+    setup = prepare_shared(row.options, command="measure", habits=OWN_HABITS)
     if setup.host is not None:
         raise UsageError(
             f"the class '{row.name}' uses an in-process Triton", remedy="give it a separate server"

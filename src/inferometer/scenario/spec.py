@@ -46,7 +46,7 @@ from inferometer.options.options import SERVICE_KINDS
 from inferometer.scenario.class_options import Scalar, read_options
 from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, located, parsed_by, seconds
 from inferometer.scenario.task_spec import RetrySpec, TaskSpec, TaskStepSpec
-from inferometer.services.address import read_address
+from inferometer.services.address import read_addresses
 
 MOST_MISTAKES = 20  # shown at most
 _MOST_ROUNDS = 10  # of validation, each without the mistakes that were found before
@@ -71,7 +71,7 @@ def _factors(value: Any) -> tuple[float, float]:
     return found
 
 
-Server = Annotated[str, parsed_by(read_address)]
+Server = Annotated[str, parsed_by(read_addresses)]
 Seconds = Annotated[
     float,
     BeforeValidator(seconds, json_schema_input_type=str | float),
@@ -118,7 +118,8 @@ class ClassSpec(Strict):
 
     model: str = Field("", description="Model (default: that of the command line).")
     server: Server | None = Field(
-        None, description="Address (default: that of the scenario or the command line)."
+        None,
+        description="Address, or several separated by commas (default: that of the scenario or the command line).",
     )
     protocol: Literal["http", "grpc"] | None = None
     kind: str | None = Field(None, description="Kind of server, as with --service-kind.")

@@ -68,7 +68,7 @@ def read_address(text: str) -> Address:
     if "," in authority:
         raise UsageError(
             f"the address '{url}' names several servers, but only one is supported here",
-            remedy="give one address; `inferometer measure` and `find` take several, but not for scenarios",
+            remedy="give one address; `inferometer measure` and `find` take several, except for MLPerf's rules",
         )
     if not scheme and (known := re.fullmatch(_NO_SLASHES, url)) is not None:
         raise UsageError(
@@ -85,6 +85,11 @@ def read_address(text: str) -> Address:
             f"the address '{url}' has no host", remedy=f"write {host.lower()}://{path.lstrip('/')}"
         )
     return Address(host, port, scheme, *(quote(part, safe=_ASCII) for part in (path, query)))
+
+
+def read_addresses(text: str) -> tuple[Address, ...]:
+    """Parse one address, or several separated by commas."""
+    return tuple(map(read_address, split_addresses(text)))
 
 
 def _with_user(user: str, host: str) -> UsageError:

@@ -173,6 +173,10 @@ class Wiring(NamedTuple):
     others: tuple["Wiring", ...] = ()  # further addresses; the requests of each follow those of this one
     balance: str = ""  # how requests are spread over all addresses: one of `options.options.BALANCES`
 
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.endpoint, *(other.endpoint for other in self.others))
+
     def first_id(self, number: int = 0) -> int:
         """Return the ID of the worker's first request on this stream: (thread << 48) + counter in the classic tool."""
         return (number * self.workers + self.worker) << 48

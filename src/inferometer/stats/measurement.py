@@ -199,11 +199,16 @@ class ClassFigures:
     rates: Rates | None = None  # None for closed load
     promise: PromiseOutcome | None = None
     outages: tuple[Outage, ...] = ()
-    steps: tuple["ClassFigures", ...] = ()  # of visits, which the class itself counts
+    steps: tuple["ClassFigures", ...] = ()  # of visits, which the class itself counts; or its addresses
     think_ns: int = 0  # of visits: mean think time, which is not part of any latency
     tasks: TaskFigures | None = (
         None  # only for tasks, which the class itself counts; the steps are their calls
     )
+
+    @property
+    def counts_visits(self) -> bool:
+        """Whether it counts visits or tasks instead of their requests, which are those of its steps."""
+        return any(row.mode == STEP for row in self.steps)
 
 
 MIXED = "mixed"

@@ -228,7 +228,7 @@ class Result(Answer):
     @property
     def failed_visits_share(self) -> float:
         """Share of failures among all visits: one may fail by itself although all its requests succeeded."""
-        classes = [row.measurement for level in self.levels for row in level.classes if row.steps]
+        classes = [row.measurement for level in self.levels for row in level.classes if row.counts_visits]
         found = [row for row in classes if row is not None]
         failed = sum(row.failed_count for row in found)
         total = failed + sum(row.request_count for row in found)

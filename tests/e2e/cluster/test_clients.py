@@ -40,6 +40,19 @@ def test_a_closed_plan_is_shared_by_all_workers(server):
     assert (np.diff(records.end_ns) >= 0).all()
 
 
+def test_clients_spread_their_requests_over_several_addresses(server):
+    with ScriptedServer(lambda request: answer(b"good")) as other:
+        first, second = (traffic_to(port, 2) for port in (server.port, other.port))
+        wiring = first.wiring._replace(others=(second.wiring,), balance="round-robin")
+        both = first._replace(wiring=wiring, requests=(*first.requests, *second.requests))
+        with clients(ClientJob(both), (None, None)) as load:
+            load.apply(Closed(4, count=40))
+            records = collect_all(load)
+            load.stop()
+    assert np.bincount(records.step // 2).tolist() == [20, 20]
+    assert len(server.requests) == len(other.requests) == 20
+
+
 @pytest.mark.parametrize(
     "schedule", [Constant(200), Poisson(200, seed=3), Listed(tuple(range(0, 500_000_000, 5_000_000)))]
 )

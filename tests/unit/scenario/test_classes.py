@@ -48,9 +48,50 @@ def test_a_class_without_a_model_is_repeated_for_each_given_model():
     assert (row.name, row.spec.concurrency, row.spec.rate) == ("traffic", 4, None)
 
 
+def test_the_balance_of_the_command_line_is_for_classes_with_several_addresses():
+    rows = planned(
+        {
+            "one": {"model": "m"},
+            "two": {"model": "m", "server": "a:1,b:1"},
+            "own": {"model": "m", "server": "a:1,b:1", "options": {"balance": "round-robin"}},
+        },
+        balance="least-outstanding",
+    )
+    assert [row.options.balance for row in rows] == [None, "least-outstanding", "round-robin"]
+
+
+def test_credentials_are_sent_to_several_addresses_only_if_all_are_trusted():
+    headers = (("Authorization", "Bearer x"),)
+    rows = planned(
+        {
+            "inside": {"model": "m", "server": "a:1,b:1"},
+            "outside": {"model": "m", "server": "a:1,c:1"},
+        },
+        url="a:1,b:1",
+        headers=headers,
+    )
+    assert [row.options.headers for row in rows] == [headers, ()]
+
+
 @pytest.mark.parametrize(
     ("classes", "given", "said"),
     [
+        (
+            {"a": {"server": "a:1,b:1", "flow": [{"call": "m"}]}},
+            {},
+            "classes.a: visits use one address, but 2 are given",
+        ),
+        (
+            {
+                "a": {
+                    "model": "m",
+                    "options": {"balance": "round-robin"},
+                    "task": {"steps": {"s": {"prompt": "x"}}},
+                }
+            },
+            {},
+            "classes.a: tasks use one address, but --balance is for several",
+        ),
         (
             {"a": {"model": "m", "options": {"hedder": "x"}}},
             {},

@@ -43,7 +43,7 @@ from inferometer.stats.result import Result
 
 ALL = "all"
 MARKED = 240
-INDENT = "· "  # before the name of a step
+INDENT = "· "  # before the name of a step, or of an address of a class
 
 
 def class_names(levels: Sequence[Level]) -> tuple[str, ...]:
@@ -72,9 +72,8 @@ def classes_section(result: Result) -> Section | None:
     )
     rows, tones = [], []
     for level in levels:
-        for row in _with_steps(level):
+        for name, row in _with_parts(level):
             said = "" if row.promise is None else outcome_words(row.promise)
-            name = f"{INDENT}{row.name}" if row.mode == STEP else row.name
             cells = (level_value(level.mode, level.value), name, *_cells(row))
             rows.append((*cells, said or NONE) if has_promise else cells)
             failed = row.measurement is not None and row.measurement.failed_count > 0
@@ -102,11 +101,11 @@ def _titles(levels: Sequence[Level]) -> _Titles:
     return _ADDRESSES if any(row.mode == ADDRESS for level in levels for row in level.classes) else _CLASSES
 
 
-def _with_steps(level: Level) -> Iterator[ClassFigures]:
-    """Every class, followed by the steps of its visits."""
+def _with_parts(level: Level) -> Iterator[tuple[str, ClassFigures]]:
+    """Every class with its name, followed by its addresses or by the steps of its visits."""
     for row in level.classes:
-        yield row
-        yield from row.steps
+        yield row.name, row
+        yield from ((f"{INDENT}{part.name}", part) for part in row.steps)
 
 
 def _lead(result: Result, levels: Sequence[Level]) -> str:
@@ -116,12 +115,16 @@ def _lead(result: Result, levels: Sequence[Level]) -> str:
     if any(row.mode == MIXED for level in levels for row in level.classes):
         return "The classes share the same workers and connections; their requests are interleaved by weight."
     words = "Each class has its own workers; all share one clock, and the level is their sum."
-    if not any(row.steps for level in levels for row in level.classes):
+    rows = [row for level in levels for row in level.classes]
+    if any(part.mode == ADDRESS for row in rows for part in row.steps):
+        words += " The addresses of a class, listed below it, share its load."
+    visits = [row for row in rows if row.counts_visits]
+    if not visits:
         return words
-    if all(row.tasks is not None for level in levels for row in level.classes if row.steps):
+    if all(row.tasks is not None for row in visits):
         return f"{words} A class of tasks counts whole tasks, tools included; its steps, listed below, count calls."
-    visits = "Rows of visits count whole visits, from the due time to the end of the last step"
-    return f"{words} {visits}, excluding think time; the steps are listed below."
+    counted = "Rows of visits count whole visits, from the due time to the end of the last step"
+    return f"{words} {counted}, excluding think time; the steps are listed below."
 
 
 def load_words(row: ClassFigures) -> str:
@@ -139,7 +142,7 @@ def load_words(row: ClassFigures) -> str:
     value = plain_number(round(row.value, 3))
     if row.tasks is not None:
         return f"{value} tasks/s" if row.mode == "request_rate" else f"{value} tasks"
-    if row.steps:
+    if row.counts_visits:
         return f"{value} visits/s" if row.mode == "request_rate" else f"{value} visitors"
     return f"{value}/s" if row.mode == "request_rate" else f"{value} in flight"
 
@@ -170,26 +173,32 @@ def _problems(levels: Sequence[Level]) -> Iterator[Message]:
     for level in levels:
         for row in level.classes:
             where = f"{level_label(level.mode, level.value)}, {row.name}"
-            for outage in row.outages:
-                yield Message(f"{where}: {outage_words(outage)}", tone=Tone.BAD)
-            if row.steps:
+            servers = [(f"{where}{said}", part) for said, part in _servers(row)]
+            for there, part in servers:
+                for outage in part.outages:
+                    yield Message(f"{there}: {outage_words(outage)}", tone=Tone.BAD)
+            if row.counts_visits:
                 yield from _visit_messages(where, row)
             for remark in row.remarks:
                 if remark.note is not Note.NO_REPLY or not row.outages:
                     yield Message(f"{where}: {first_line(remark.text)}", with_names(remark.note.value))
-            if row.measurement is not None:
-                for group in row.measurement.failures:
+            for there, part in servers:
+                for group in () if part.measurement is None else part.measurement.failures:
                     said = first_line(group.example)
-                    noun = _noun(row)
-                    words = f"{plural(group.count, noun)} failed ({group.kind})"
-                    yield Message(f"{where}: {words}{f': {said}' if said else ''}", tone=Tone.BAD)
+                    words = f"{plural(group.count, _noun(part))} failed ({group.kind})"
+                    yield Message(f"{there}: {words}{f': {said}' if said else ''}", tone=Tone.BAD)
+
+
+def _servers(row: ClassFigures) -> list[tuple[str, ClassFigures]]:
+    """Return the addresses of a class, each with its name after that of the class; or the class itself."""
+    return [(f", {part.name}", part) for part in row.steps if part.mode == ADDRESS] or [("", row)]
 
 
 def _noun(row: ClassFigures) -> str:
     """Noun for the unit that the class counts: task, visit or request."""
     if row.tasks is not None:
         return "task"
-    return "visit" if row.steps else "request"
+    return "visit" if row.counts_visits else "request"
 
 
 def _visit_messages(where: str, row: ClassFigures) -> Iterator[Message]:
@@ -287,7 +296,7 @@ def scenario_answer(result: Result) -> str:
             said.append(f"{name} got no successful answer")
             continue
         most = max(good, key=lambda row: row.infer_per_s.value)
-        stepped = next((row for row in rows if row.steps), None)
+        stepped = next((row for row in rows if row.counts_visits), None)
         unit = result.effective.rate_unit if stepped is None else f"{_noun(stepped)}s/s"
         words = f"{name} {rate(most.infer_per_s, unit)} at most"
         tails = [tail for row in good for tail in middle_and_tail(row.latency)[-1:]]
@@ -333,9 +342,13 @@ def class_promises(result: Result) -> str:
 def outage_sentence(result: Result) -> str:
     """Describe the longest outage of a server."""
     rows = [
-        (level, row, outage) for level in result.levels for row in level.classes for outage in row.outages
+        (level, f"{row.name}{said}", outage)
+        for level in result.levels
+        for row in level.classes
+        for said, part in _servers(row)
+        for outage in part.outages
     ]
     if not rows:
         return ""
-    level, row, outage = max(rows, key=lambda found: found[2].down_s or float("inf"))
-    return f"The server of {row.name} was gone in {level_label(level.mode, level.value)}: {outage_words(outage)}."
+    level, name, outage = max(rows, key=lambda found: found[2].down_s or float("inf"))
+    return f"The server of {name} was gone in {level_label(level.mode, level.value)}: {outage_words(outage)}."
