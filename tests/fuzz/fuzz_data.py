@@ -17,7 +17,8 @@ from inferometer.dataset.contents import read_contents
 from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
 from inferometer.dataset.lengths import LengthRules, draw_pairs
 from inferometer.dataset.replay import read_trace
-from inferometer.dataset.tokens import open_tokenizer
+from inferometer.dataset.task_recordings import RecordingRules, read_recording
+from inferometer.dataset.tokens import WordCounter, open_tokenizer
 from inferometer.dataset.trace_tokens import LONGEST
 from inferometer.load.plan import parse_shape
 from inferometer.measure.points import read_intervals
@@ -378,6 +379,65 @@ def read_length_file(data: bytes) -> None:
     assert all(prompt >= 1 for prompt, _ in draw_pairs(LengthRules(f"@{file('lengths', data)}"), 5, 0))
 
 
+# --- recordings of tasks
+
+RECORDINGS = (
+    [{"id": "a", "conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}],
+    [{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "x"}]}],
+    [
+        {"session_id": "a", "input_length": 10, "output_length": 5, "timestamp": 0, "hash_ids": [1]},
+        {"session_id": "a", "input_length": 20, "output_length": 2, "delay": 250},
+    ],
+    [
+        {"session_id": "a", "messages": [{"role": "user", "content": "x"}], "output_length": 5},
+        {"session_id": "a", "output_length": 5, "messages": [
+            {"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": "z"},
+        ]},
+    ],
+    [
+        {"session_id": "a", "turns": [
+            {"messages": [{"role": "user", "content": "x"}], "spawns": ["b"], "max_tokens": 5, "delay": 1.5},
+            {"messages": [{"role": "user", "content": "y"}], "forks": [{"child": "c", "background": True}]},
+        ]},
+        {"session_id": "b", "turns": [{"messages": [{"role": "user", "content": "x"}]}]},
+        {"session_id": "c", "turns": [{"messages": [{"role": "user", "content": "x"}]}]},
+    ],
+    {"id": "t", "requests": [
+        {"t": 0.0, "type": "s", "in": 100, "out": 10, "hash_ids": [1, 2], "api_time": 1.0},
+        {"type": "subagent", "requests": [{"t": 0.0, "in": 30, "out": 3}]},
+        {"t": 9.0, "type": "s", "in": 150, "out": 10, "hash_ids": [1, 2, 3], "think_time": 2.0},
+    ]},
+    [
+        {"session_id": "a", "round_index": number, "input_tokens_total": 500 + number, "prefix_tokens": 128,
+         "output_tokens": 9, "reasoning_output_tokens": 2, "first_input_event_type": "tool_result",
+         "timing_events": [{"event_type": "tool_result", "timestamp": "2026-06-01T05:00:00.151Z"}]}
+        for number in range(2)
+    ],
+    {"resourceSpans": [{"scopeSpans": [{"spans": [
+        {"traceId": "t", "spanId": str(number), "parentSpanId": "", "startTimeUnixNano": str(number),
+         "endTimeUnixNano": str(number + 1), "attributes": [
+            {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+            {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "50"}},
+            {"key": "gen_ai.input.messages", "value": {"arrayValue": {"values": [{"kvlistValue": {"values": [
+                {"key": "role", "value": {"stringValue": "user"}},
+                {"key": "parts", "value": {"arrayValue": {"values": []}}},
+            ]}}]}}},
+        ]}
+        for number in range(2)
+    ]}]}]},
+)  # fmt: skip
+
+
+def read_tasks(data: bytes) -> None:
+    def one(answers: str) -> None:
+        found = read_recording("it.json", data, RecordingRules(WordCounter(), answers))
+        for graph in found.graphs:
+            for number, node in enumerate(graph.nodes):
+                assert all(each < number for each in (*node.after, node.context))
+
+    each(partial(one, answers) for answers in ("live", "recorded"))
+
+
 FAMILIES = (
     Family("lengths", damaged_seeds("lengths", LENGTHS, LENGTH_WORDS), read_lengths, 30),
     Family(
@@ -404,6 +464,7 @@ FAMILIES = (
     Family(
         "trace-table", damaged_seeds("trace-table", TRACE_TABLES, (b",", b"\n", b"9" * 30)), read_replay, 30
     ),
+    Family("recordings", make_documents("recordings", RECORDINGS), read_tasks, 20),
     Family("contents", damaged_seeds("contents", CONTENTS, CONTENT_WORDS), read_any, 20),
     Family("parquet", damaged_seeds("parquet", PARQUETS, (b"PAR1",)), read_any, 10),
     Family(

@@ -1,7 +1,8 @@
 """Recordings of tasks: files of conversations, sessions, agent traces and spans, as graphs of calls.
 
     conversations    ShareGPT's `conversations`, or `messages` of chats: a task per conversation, a call per user turn
-    sessions         Mooncake's lines with `session_id`, `input_length` and `output_length`: a task per session
+    sessions         Mooncake's lines with `session_id`, `output_length` and a length or messages: a task per session
+    branches         aiperf's lines with `session_id` and `turns`, which fork and spawn sessions: a task per root
     agent traces     Weka's `requests` with `in`, `out`, `t` and nested subagents: a task per trace
     rounds           TraceLab's lines with `session_id`, `round_index` and token counts: a task per session
     spans            OpenTelemetry's GenAI spans in OTLP's JSON: a task per trace, a call per inference span
@@ -22,6 +23,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.dataset import parse_json, split_lines
 from inferometer.dataset.recordings.agent_traces import agent_trace
+from inferometer.dataset.recordings.branches import branches_of
 from inferometer.dataset.recordings.conversations import conversation
 from inferometer.dataset.recordings.parts import MOST_TOKENS, REMEDY, Found, RecordedCall, RecordedTask
 from inferometer.dataset.recordings.rounds import rounds_of
@@ -110,7 +112,11 @@ def _read(path: str, rows: Sequence[Mapping[str, Any]], rules: RecordingRules) -
         return "Weka traces", (), tasks
     if "round_index" in first:
         return rounds_of(path, rows)
-    if "input_length" in first:
+    if "turns" in first or "orchestrator" in first:
+        if rules.answers != "live":
+            raise UsageError(f"{path} has no recorded answers", remedy="leave out 'answers: recorded'")
+        return branches_of(path, rows)
+    if "input_length" in first or "output_length" in first:
         return sessions_of(path, rows, rules.lengths)
     if "conversations" in first or "messages" in first:
         tasks = [
@@ -183,5 +189,5 @@ class _Writer:
                 f"{self._path} needs more than {MOST_TOKENS:,} tokens of generated text",
                 remedy="give fewer tasks",
             )
-        draw = Random(f"{what} {number} of {name} {self._rules.seed}")
+        draw = Random(f"{what} {number} of {name} {self._rules.seed}".encode("utf-8", "surrogatepass"))
         return self._rules.tokenizer.text(max(1, text), draw)

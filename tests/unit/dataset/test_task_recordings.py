@@ -82,6 +82,104 @@ def test_sessions_that_do_not_grow_are_taken_as_deltas():
         read(lines(*rows), lengths="cumulative")
 
 
+ASKED = {"role": "user", "content": "hello"}
+TOLD = {"role": "assistant", "content": "hi there friend"}
+MORE = {"role": "user", "content": "bye"}
+SYSTEM = {"role": "system", "content": "be brief"}
+
+
+@pytest.mark.parametrize("mode", ["history", "delta"])
+@pytest.mark.parametrize("answers", ["live", "recorded"])
+def test_lines_of_a_session_may_have_messages(mode, answers):
+    later = [SYSTEM, ASKED, TOLD, MORE] if mode == "history" else [MORE]
+    rows = [
+        {"session_id": "a", "messages": [SYSTEM, ASKED], "output_length": 50, "timestamp": 0},
+        {"session_id": "b", "messages": [ASKED], "output_length": 5},
+        {"session_id": "a", "messages": later, "output_length": 30, "delay": 2000},
+    ]
+    if mode == "delta":
+        rows = [{**row, "message_mode": "delta"} for row in rows]
+    found = read(lines(*rows), answers=answers)
+    (first, second), (other,) = (graph.nodes for graph in found.graphs)
+    assert [texts(node) for node in (first, second, other)] == [
+        [("user", "hello")],
+        [("user", "bye")],
+        [("user", "hello")],
+    ]
+    assert [(node.system, node.context, node.after) for node in (first, second)] == [
+        ("be brief", -1, ()),
+        ("be brief", 0, (0,)),
+    ]
+    assert [node.max_tokens for node in (first, second, other)] == [50, 30, 5]
+    assert second.pause.first == 2000 * NS_PER_MS
+    if answers == "live":
+        assert first.answer is None
+    elif mode == "history":
+        assert first.answer == "hi there friend"
+    else:
+        assert len(first.answer.split()) == 50
+
+
+def test_a_context_that_does_not_begin_with_the_previous_one_starts_over():
+    rows = [{"session_id": "a", "messages": [ASKED, TOLD, MORE], "output_length": 5}] * 2
+    first, second = read(lines(*rows)).graphs[0].nodes
+    assert (
+        texts(second)
+        == texts(first)
+        == [("user", "hello"), ("assistant", "hi there friend"), ("user", "bye")]
+    )
+    assert (second.context, second.after) == (-1, (0,))
+
+
+def turn_of(text, **more):
+    return {"messages": [{"role": "user", "content": text}], **more}
+
+
+BRANCHES = (
+    {
+        "session_id": "boss",
+        "pre_session_spawns": ["early"],
+        "turns": [
+            {
+                "messages": [SYSTEM, ASKED],
+                "max_tokens": 9,
+                "spawns": ["a", {"children": ["b"], "join_at": 2}],
+            },
+            turn_of("second", delay=250, forks=[{"child": "aside", "background": True}]),
+            turn_of("third", model="other", forks=["end"]),
+        ],
+    },
+    {"session_id": "early", "turns": [turn_of("early")]},
+    {"session_id": "a", "turns": [turn_of("a1"), turn_of("a2")]},
+    {"session_id": "b", "turns": [turn_of("b1")]},
+    {"session_id": "aside", "turns": [turn_of("aside")]},
+    {"session_id": "end", "turns": [turn_of("end")]},
+    {
+        "session_id": "other",
+        "context_mode": "message_array_with_responses",
+        "turns": [turn_of("x"), {"messages": [ASKED, TOLD, MORE]}],
+    },
+)
+
+
+def test_sessions_fork_spawn_and_join():
+    found = read(lines(*BRANCHES))
+    boss, other = found.graphs
+    texts_of = [node.messages[-1].parts[0] for node in boss.nodes]
+    assert texts_of == ["early", "hello", "a1", "a2", "b1", "second", "aside", "third", "end"]
+    assert [node.after for node in boss.nodes] == [(), (), (1,), (2,), (1,), (1, 3), (5,), (4, 5), (7,)]
+    assert [node.context for node in boss.nodes] == [-1, -1, -1, 2, -1, 1, 5, 5, 7]
+    assert [found.kinds[node.kind] for node in boss.nodes] == [
+        *("spawn", "root", "spawn", "spawn", "spawn", "root", "fork", "root", "fork")
+    ]
+    brief = "be brief"
+    assert [node.system for node in boss.nodes] == ["", brief, "", "", "", *[brief] * 4]
+    assert boss.nodes[1].max_tokens == 9
+    assert boss.nodes[5].pause.first == 250 * NS_PER_MS
+    assert [(node.after, node.context) for node in other.nodes] == [((), -1), ((0,), -1)]
+    assert found.findings[1:] == ("it.json: not sent: model of turns",)
+
+
 def test_an_agent_waits_for_its_subagents():
     trace = {
         "id": "t1",
@@ -260,6 +358,14 @@ def test_spans_with_texts_are_replayed_with_them():
             "message 1 is not a message with a role and a text",
         ),
         (lines({"input_length": 5, "output_length": -1}), "line 1 of it.json: 'output_length' is -1"),
+        (lines({"messages": [TOLD], "output_length": 5}), "line 1 of it.json: 'messages' has none of a user"),
+        (
+            lines(
+                {"session_id": 1, "messages": [ASKED], "output_length": 5},
+                {"session_id": 1, "messages": [MORE], "output_length": 5, "message_mode": "delta"},
+            ),
+            "session '1' has turns of several kinds",
+        ),
         (
             {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": 1}]}]}]},
             "a span of it.json cannot be read",
@@ -269,6 +375,37 @@ def test_spans_with_texts_are_replayed_with_them():
         (round_of(0, 5, 5, hidden=9), "'reasoning_output_tokens' is 9, and 'output_tokens' is 5"),
         (round_of(0, 5, 5, heard="99:00"), "timestamp '2026-06-01T05:99:00.000Z' cannot be read"),
         ({"conversations": []}, "contains no tasks"),
+        (
+            {"session_id": "a", "turns": [turn_of("x", forks=["b"])]},
+            "has no session 'b', which a turn starts",
+        ),
+        ({"session_id": "a", "turns": [turn_of("x", forks=["a"])]}, "every session of it.json is started"),
+        ({"session_id": 5, "turns": []}, "line 1 of it.json: 'session_id' is 5"),
+        ({"session_id": "a", "turns": [{"messages": [TOLD]}]}, "turn 0: 'messages' has none of a user"),
+        ({"session_id": "a", "turns": [5]}, "turn 0 is not an object"),
+        (
+            {"session_id": "a", "turns": [turn_of("x", spawns=[{"children": ["a"], "join_at": 1}])]},
+            "'join_at' is 1",
+        ),
+        ({"session_id": "a", "orchestrator": True, "spawns": ["b"]}, "are not supported"),
+        (
+            lines(
+                {"session_id": "r", "turns": [turn_of("x", spawns=["a"])]},
+                {"session_id": "a", "turns": [turn_of("x", spawns=["b"])]},
+                {"session_id": "b", "turns": [turn_of("x", spawns=["a"])]},
+            ),
+            "session 'a' starts itself",
+        ),
+        (
+            lines(
+                *(
+                    {"session_id": str(each), "turns": [turn_of("x", spawns=[str(each + 1)] * 10)]}
+                    for each in range(9)
+                ),
+                {"session_id": "9", "turns": [turn_of("x")]},
+            ),
+            "'0' starts more than",
+        ),
     ],
 )
 def test_a_file_that_is_not_a_recording_is_rejected(document, words):

@@ -16,7 +16,7 @@ def conversation(place: str, row: Mapping[str, Any]) -> Iterator[RecordedTask]:
     system = ""
     for number, message in enumerate((*list_of(place, row.get(name), name), None)):
         role, text = (
-            ("assistant", "") if message is None else _said(f"{place}: message {number + 1}", message)
+            ("assistant", "") if message is None else message_of(f"{place}: message {number + 1}", message)
         )
         if role == "system" and not calls and not new:
             system = text
@@ -31,7 +31,7 @@ def conversation(place: str, row: Mapping[str, Any]) -> Iterator[RecordedTask]:
         yield RecordedTask(str(row.get("id", row.get("session_id", place))), tuple(calls))
 
 
-def _said(place: str, message: Any) -> tuple[str, str]:
+def message_of(place: str, message: Any) -> tuple[str, str]:
     """Return the role and the text of a message, in the format of ShareGPT or of chats."""
     if isinstance(message, Mapping):
         text = message.get("value", message.get("content"))

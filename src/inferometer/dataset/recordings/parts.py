@@ -9,7 +9,8 @@ MOST_TOKENS = 50_000_000  # generated for one recording
 TURN = "turn"
 REMEDY = (
     "give ShareGPT conversations, chats with 'messages', Mooncake lines with 'session_id', Weka traces with "
-    "'requests', TraceLab rounds with 'round_index', or OpenTelemetry spans with 'resourceSpans'"
+    "'requests', TraceLab rounds with 'round_index', aiperf's lines with 'turns', or OpenTelemetry spans with "
+    "'resourceSpans'"
 )
 
 

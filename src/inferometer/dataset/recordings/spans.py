@@ -57,7 +57,7 @@ def _span(path: str, span: Any) -> tuple[str, _Span]:
             int(span["endTimeUnixNano"]),
             attributes,
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UsageError(
             f"a span of {path} cannot be read: {error}",
             remedy="write OTLP's JSON, as the collector's file exporter",
