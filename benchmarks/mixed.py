@@ -1,4 +1,5 @@
-"""CPU per request of a mixed load, of visits and of tasks, against a plain load: the same command and server."""
+"""CPU per request of a mixed load, of checked answers, of visits and of tasks, against a plain load: the same command
+and server."""
 
 import contextlib
 import json
@@ -17,6 +18,7 @@ MIXED = ("-m", "simple:3", "-m", "identity_fp32:1")
 PER_SECOND = 12_000  # requests per round for every second of the setting; with fewer, noise dominates
 SHORT = 0.1
 MARGIN_S = 120
+CHECKED = 500  # different requests
 
 
 @contextlib.contextmanager
@@ -25,22 +27,49 @@ def mixed_cpu(setting: Setting) -> Iterator[Contest]:
     from inferometer.server.embedded import EmbeddedTriton
 
     with EmbeddedTriton(load_models=("simple", "identity_fp32")) as server:
+        yield _measured(setting, server.http_address, MIXED, PLAIN)
 
-        def spend(count: int, models: tuple[str, ...]) -> Usage:
-            command = [our_script("inferometer"), "measure", server.http_address, *models]
-            command += ["-c", "8", "-n", str(count), "-q", "--no-store", "--config", "none"]
-            ended = run(command, timeout_s=MARGIN_S + count / 100)
-            return Usage(ended.cpu_s, count)
 
-        def measure(models: tuple[str, ...]) -> Sample:
-            count = round(PER_SECOND * setting.seconds)
-            if setting.is_smoke:
-                return Sample(spend(count // 10, models).cpu_s)
-            return Sample(marginal_us(spend(round(count * SHORT), models), spend(count, models)))
+@contextlib.contextmanager
+def check_cpu(setting: Setting) -> Iterator[Contest]:
+    """Marginal CPU per request if 1 % of the answers are checked, against that without checks."""
+    from inferometer.server.embedded import EmbeddedTriton
 
-        if not setting.is_smoke:
-            spend(100, MIXED)  # the very first start takes longer
-        yield Contest(ours=lambda: measure(MIXED), theirs=lambda: measure(PLAIN))
+    with EmbeddedTriton(load_models=("simple",)) as server, tempfile.TemporaryDirectory() as name:
+        data, expected = Path(name) / "data.json", Path(name) / "expected.json"
+        rows = [(range(number, number + 16), range(16)) for number in range(CHECKED)]
+        inputs = [{"INPUT0": [*one], "INPUT1": [*other]} for one, other in rows]
+        outputs = [
+            {
+                "OUTPUT0": [left + right for left, right in zip(one, other, strict=True)],
+                "OUTPUT1": [left - right for left, right in zip(one, other, strict=True)],
+            }
+            for one, other in rows
+        ]
+        data.write_text(json.dumps({"data": inputs}))
+        expected.write_text(json.dumps({"data": inputs, "validation_data": outputs}))
+        checked = (*PLAIN, "--data", str(expected), "--check", "exact", "--check-sample", "1%")
+        yield _measured(setting, server.http_address, checked, (*PLAIN, "--data", str(data)))
+
+
+def _measured(setting: Setting, address: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Contest:
+    """Two commands at the same server, which differ in these words."""
+
+    def spend(count: int, words: tuple[str, ...]) -> Usage:
+        command = [our_script("inferometer"), "measure", address, *words]
+        command += ["-c", "8", "-n", str(count), "-q", "--no-store", "--config", "none"]
+        ended = run(command, timeout_s=MARGIN_S + count / 100)
+        return Usage(ended.cpu_s, count)
+
+    def measure(words: tuple[str, ...]) -> Sample:
+        count = round(PER_SECOND * setting.seconds)
+        if setting.is_smoke:
+            return Sample(spend(count // 10, words).cpu_s)
+        return Sample(marginal_us(spend(round(count * SHORT), words), spend(count, words)))
+
+    if not setting.is_smoke:
+        spend(100, ours)  # the very first start takes longer
+    return Contest(ours=lambda: measure(ours), theirs=lambda: measure(theirs))
 
 
 PLAIN_CLASS = "model: simple"

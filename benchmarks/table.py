@@ -7,7 +7,7 @@ from benchmarks.cluster import AT_A_RATE, IN_FLIGHT, cluster_cpu
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
 from benchmarks.merge import merge_bar
-from benchmarks.mixed import FLOW, IN_PYTHON, mixed_cpu, task_cpu, visit_cpu
+from benchmarks.mixed import FLOW, IN_PYTHON, check_cpu, mixed_cpu, task_cpu, visit_cpu
 from benchmarks.startup import COMMANDS, startup_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
@@ -80,6 +80,15 @@ BARS = (
         rival="ours with one model",
         rounds=7,
         open=mixed_cpu,
+    ),
+    Bar(
+        name="check-cpu",
+        title="CPU per request, HTTP, Triton simple, concurrency 8: 1 % of the answers checked",
+        unit="us",
+        target=1.05,
+        rival="ours without checks",
+        rounds=7,
+        open=check_cpu,
     ),
     *(
         Bar(
