@@ -65,6 +65,9 @@ class SocketReactor:
 
     def wait(self, until_ns: int | None) -> None:
         handlers, poll, later = self._handlers, self._poll, self._later
+        due_ns = until_ns
+        if later and until_ns is not None and self._clock() >= until_ns:
+            due_ns = None  # behind: what is deferred must go on
         ready = (
             poll(0 if later else None, AT_ONCE) if later or until_ns is None else self._poll_until(until_ns)
         )
@@ -78,10 +81,11 @@ class SocketReactor:
             for fd, mask in self._urgent.poll(0):
                 handlers[fd](mask)
         if later:
-            self._do_some(is_more=is_more)
+            self._do_some(due_ns, is_more=is_more)
 
-    def _do_some(self, *, is_more: bool) -> None:
-        """Do a few deferred tasks, or one every few rounds if more events arrive than a round handles.
+    def _do_some(self, due_ns: int | None, *, is_more: bool) -> None:
+        """Do a few deferred tasks, or one every few rounds if more events arrive than a round handles; none from
+        `due_ns` on, when the caller has something to send.
 
         Tasks that have waited long are always done: otherwise a client that is always behind would never read
         its received data or answer its controller.
@@ -90,6 +94,8 @@ class SocketReactor:
         later = self._later
         count = self._rounds % FEW == 0 if is_more else FEW
         for _ in range(min(count, len(later))):
+            if due_ns is not None and self._clock() >= due_ns:
+                break
             later.popleft()[1]()
         oldest = self._rounds - LONGEST_LATER
         while later and later[0][0] < oldest:

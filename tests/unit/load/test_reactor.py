@@ -59,6 +59,24 @@ def test_deferred_work_is_done_even_under_constant_load(busy: SocketReactor) -> 
     assert rounds <= LONGEST_LATER + 1
 
 
+def test_deferred_work_stops_for_what_is_due() -> None:
+    now = [0]
+    reactor, done = SocketReactor(lambda: now[0]), []
+
+    def work(number: int) -> None:
+        done.append(number)
+        now[0] += 1000
+
+    for number in range(3 * FEW):
+        reactor.do_later(partial(work, number))
+    reactor.wait(1500)
+    assert len(done) == 2
+    reactor.wait(1500)  # a caller that is behind must not starve the answers
+    assert len(done) == 2 + FEW
+    reactor.wait(None)
+    assert done == list(range(2 + 2 * FEW))
+
+
 def test_a_wait_ends_at_its_time_and_not_before(reactor: SocketReactor) -> None:
     for wait_ns in (0, 30_000, 300_000, 1_200_000, 3_700_000):
         until_ns = time.monotonic_ns() + wait_ns
