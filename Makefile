@@ -101,7 +101,13 @@ test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, every night: comm
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'anthropic>=2,<3' 'openai>=3,<4' 'ollama>=0.6,<1' 'cohere>=7,<8'
 	@touch $@
 
-PEERS_TESTED ?= clients mlserver llama transformers torchserve vllm
+# The same version as in benchmarks/streams.py, which uses this environment too.
+.venv-aiperf/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'aiperf==0.13.*'
+	@touch $@
+
+PEERS_TESTED ?= clients aiperf mlserver llama transformers torchserve vllm
 
 test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of other projects: PEERS_TESTED='mlserver llama' for some
 	$(PYTHON) -m pytest $(PEERS_TESTED:%=tests/peers/test_%.py)

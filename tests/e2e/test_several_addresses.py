@@ -190,7 +190,7 @@ phases: [{{name: open, for: 500ms}}]
     assert all(part["measurement"]["request_count"] > 0 for part in users["steps"])
     good, fair, dead = (part["measurement"] for part in spread["steps"])
     assert (good["failed_count"], fair["failed_count"], dead["request_count"]) == (0, 0, 0)
-    counts = (good["request_count"], fair["request_count"], dead["failed_count"])
+    counts = [good["request_count"], fair["request_count"], dead["failed_count"]]
     assert max(counts) - min(counts) <= 1  # the phase may end within a turn
     said = " ".join(ended.stdout.split())
     assert f"spread, {CLOSED}: {counts[2]} requests failed" in said

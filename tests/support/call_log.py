@@ -96,7 +96,9 @@ class CallLog:
                     0,
                 )
                 body = await reader.readexactly(length)
-                if head.startswith(b"GET"):
+                if head.startswith(b"HEAD"):
+                    writer.write(_plain(404, b""))
+                elif head.startswith(b"GET"):
                     writer.write(_plain(200 if b"/v1/models" in head else 404, MODELS))
                 else:
                     await self._answer(json.loads(body), writer)
@@ -117,13 +119,21 @@ class CallLog:
             writer.write(_plain(speech.status, b'{"error":{"message":"no"}}'))
             return
         first, *rest = speech.words
-        writer.write(_HEAD + chunk(ROLE) + chunk(delta(first)))
+        writer.write(_HEAD + _chunks(ROLE, delta(first)))
         if speech.delay_s:
             await asyncio.sleep(speech.delay_s)
         prompt = sum(len(message["content"].split()) for message in messages)
-        last = b"".join(map(chunk, (*map(delta, rest), END, usage(len(speech.words), prompt), DONE)))
+        last = _chunks(*map(delta, rest), END, usage(len(speech.words), prompt), DONE)
         self.heard.append(Heard(arrived_ns, monotonic_ns(), messages, "".join(speech.words), body))
         writer.write(last + LAST_CHUNK)
+
+
+def _chunks(*events: bytes) -> bytes:
+    """Return events as chunks; those of an answer name their kind, as other clients expect."""
+    named = (
+        each.replace(b'{"choices"', b'{"object": "chat.completion.chunk", "choices"', 1) for each in events
+    )
+    return b"".join(map(chunk, named))
 
 
 def _plain(status: int, body: bytes) -> bytes:

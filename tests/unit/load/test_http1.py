@@ -33,9 +33,9 @@ class BusyReactor(SocketReactor):
 
     is_busy = False
 
-    def _do_some(self, *, is_more: bool) -> None:
+    def _do_some(self, due_ns: int | None, *, is_more: bool) -> None:
         if not self.is_busy:
-            super()._do_some(is_more=is_more)
+            super()._do_some(due_ns, is_more=is_more)
 
 
 class Pair:
