@@ -15,6 +15,7 @@ DEEPEST = 64
 _BRACKET = re.compile(r"[\[\]{}]")
 _LONGEST_NUMBER = 400
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_MERGE = "tag:yaml.org,2002:merge"
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions that PyYAML raises besides its own, for example for `!!bool maybe` and `!!timestamp x`."""
 
@@ -28,8 +29,8 @@ class YamlError(ValueError):
         self.line = line
 
 
-def load_yaml(text: str) -> Any:
-    """Load a document, raising only YamlError."""
+def load_yaml(text: str, *, has_unique_keys: bool = False) -> Any:
+    """Load a document, raising only YamlError. Of equal keys the last one counts, unless `has_unique_keys`."""
     import yaml  # slow to import
 
     try:
@@ -39,6 +40,8 @@ def load_yaml(text: str) -> Any:
         if root is None:
             return None
         _check(root)
+        if has_unique_keys:
+            _check_keys(root)
         return loader.construct_document(root)
     except YamlError:
         raise
@@ -87,6 +90,25 @@ def _check(root: Any) -> None:
         return sizes[id(node)]
 
     size(root)
+
+
+def _check_keys(root: Any) -> None:
+    """Reject a mapping that has a key twice."""
+    left, seen = [root], set[int]()
+    while left:
+        node = left.pop()
+        if isinstance(node.value, str) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        names = set[str]()
+        for part in node.value:
+            key, value = part if isinstance(part, tuple) else (None, part)
+            left.append(value)
+            if key is None or not isinstance(key.value, str) or key.tag == _MERGE:
+                continue
+            if key.value in names:
+                raise YamlError(f"'{key.value}' is given twice", _line(key.start_mark))
+            names.add(key.value)
 
 
 def _line(mark: Any) -> int | None:

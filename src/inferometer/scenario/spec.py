@@ -20,7 +20,8 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -45,7 +46,7 @@ from inferometer.options.names import option_name
 from inferometer.options.options import SERVICE_KINDS
 from inferometer.scenario.class_options import Scalar, read_options
 from inferometer.scenario.spec_parts import SEVERAL, Strict, all_located, located, parsed_by, seconds
-from inferometer.scenario.task_spec import RetrySpec, TaskSpec, TaskStepSpec
+from inferometer.scenario.task_spec import TaskSpec
 from inferometer.services.address import read_addresses
 
 MOST_MISTAKES = 20  # shown at most
@@ -55,6 +56,23 @@ WARM_UP = "warm-up"
 _NOT_OF_VISITS = ("model", "data", "batch", "replay", "sessions")
 _NOT_OF_TASKS = ("flow", "visit", "batch", "replay", "sessions")
 _EXAMPLE = "see `inferometer help scenarios`, or --schema"
+_OTHER_NAMES = {
+    "class": "classes",
+    **dict.fromkeys(("duration", "length", "seconds", "time"), "for"),
+    **dict.fromkeys(("url", "address", "host"), "server"),
+    **dict.fromkeys(("request-rate", "rps", "qps"), "rate"),
+    **dict.fromkeys(("users", "vus", "in-flight"), "concurrency"),
+    **dict.fromkeys(("service-kind", "backend"), "kind"),
+    **dict.fromkeys(("think-time", "pause"), "think"),
+    "input-data": "data",
+}
+"""Keys by what users call them elsewhere."""
+_SHAPES = {
+    **dict.fromkeys(("dict_type", "model_type"), "must have keys with values"),
+    "list_type": "must be a list",
+    "string_type": "must be text",
+}
+"""Mistakes in the form of a part, in words."""
 
 
 def _factors(value: Any) -> tuple[float, float]:
@@ -392,7 +410,7 @@ class Scenario(Strict):
 def parse_scenario(text: str, origin: str) -> Scenario:
     """Parse a scenario from YAML; errors give the path of the mistake."""
     try:
-        document = load_yaml(text)
+        document = load_yaml(text, has_unique_keys=True)
     except YamlError as error:
         place = origin if error.line is None else f"{origin}:{error.line}"
         raise UsageError(f"{place}: this is not YAML: {error.reason}", remedy="correct the file") from error
@@ -526,16 +544,46 @@ def _place(found: Any) -> str:
 
 
 def _close_key(found: Any, where: str) -> str:
-    """Return the known key nearest to an unknown one."""
+    """Return the key of the same section that is nearest to an unknown one."""
     if found["type"] != "extra_forbidden":
         return ""
-    models: tuple[type[BaseModel], ...] = (
-        *(Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec, MlperfSpec),
-        *(TaskSpec, TaskStepSpec, RetrySpec),
-    )
-    known = [field.alias or name for model in models for name, field in model.model_fields.items()]
+    known = [
+        field.alias or name
+        for model in _models_at(found["loc"][:-1])
+        for name, field in model.model_fields.items()
+    ]
     key = where.rpartition(".")[2]
-    return "" if key in known else nearest(key, known)  # not a typo, but of another section
+    meant = _OTHER_NAMES.get(key.lower().replace("_", "-"), "")
+    return meant if meant in known else nearest(key, known)
+
+
+def _models_at(path: Sequence[Any]) -> list[type[BaseModel]]:
+    """Return the models that a part of a scenario may have."""
+    found: list[Any] = [Scenario]
+    for key in path:
+        found = [below for kind in found for below in _below(kind, key)]
+    return [kind for kind in found if isinstance(kind, type) and issubclass(kind, BaseModel)]
+
+
+def _below(kind: Any, key: Any) -> Iterator[Any]:
+    """Yield the types of the part with this key in a part of this type."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if key == (field.alias or name):
+                yield from _plain(field.annotation)
+    elif get_origin(kind) in (list, dict):
+        yield from _plain(get_args(kind)[-1])
+
+
+def _plain(kind: Any) -> Iterator[Any]:
+    """Yield the alternatives of a type, without annotations."""
+    if get_origin(kind) is Annotated:
+        yield from _plain(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for each in get_args(kind):
+            yield from _plain(each)
+    else:
+        yield kind
 
 
 def _sentence(where: str, found: Any) -> str:
@@ -544,6 +592,8 @@ def _sentence(where: str, found: Any) -> str:
         return f"{where} is not a known key"
     if found["type"] == "missing":
         return f"{where} is missing"
+    if found["type"] in _SHAPES:
+        return f"{where} {_SHAPES[found['type']]}"
     return f"{where}: {said}" if where else said
 
 
@@ -553,7 +603,7 @@ def _remedy(found: Any, where: str) -> str:
     close = _close_key(found, where)
     if close:
         return f"did you mean '{close}'?"
-    return "other options of measure go under `options`" if ".classes." in f".{where}" else _EXAMPLE
+    return "other options of measure go under `options`" if where.startswith("classes.") else _EXAMPLE
 
 
 def scenario_schema() -> dict[str, Any]:

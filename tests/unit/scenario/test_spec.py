@@ -64,6 +64,18 @@ def test_a_scenario_is_read():
         ("server:", "servers:", "servers is not a known key; did you mean 'server'?"),
         ("rate: 30", "rate: 30, speed: 2", "classes.a: speed requires replay"),
         ("rate: 30", "rate: 30, burstiness: 2", "classes.a: burstiness requires gamma or weibull arrivals"),
+        ("rate: 30", "request_rate: 30", "classes.a.request_rate is not a known key; did you mean 'rate'?"),
+        ("for: 5s", "duration: 5s", "phases.0.duration is not a known key; did you mean 'for'?"),
+        ("classes:", "class:", "class is not a known key; did you mean 'classes'?"),
+        ("for: 30,", "for: 30, rate: 2,", "phases.2.rate is not a known key; see"),
+        ("concurrency: 2,", "fo: 2,", "classes.b.fo is not a known key; other options of measure go under"),
+        (
+            "{b: {concurrency: 4}}",
+            "{b: {load: 2, timeout: 4}}",
+            "phases.2.classes.b.timeout is not a known key; see",
+        ),
+        ("{model: m, rate: 30, slo: p99<50ms}", "3", "classes.a must have keys with values; see"),
+        ("{b: {concurrency: 4}}", "[b]", "phases.2.classes must have keys with values; see"),
     ],
 )
 def test_a_mistake_is_named_by_its_path(before, after, said):
@@ -85,6 +97,11 @@ def test_invalid_yaml_is_reported_with_its_line(tmp_path):
         read_scenario(path)
     with pytest.raises(UsageError, match="cannot be read"):
         read_scenario(tmp_path / "none.yaml")
+
+
+def test_a_class_that_is_given_twice_is_not_dropped():
+    with pytest.raises(UsageError, match=r"file:5: .* 'a' is given twice"):
+        parse_scenario(WHOLE.replace("  b:", "  a:"), "file")
 
 
 def test_a_file_names_its_scenario(tmp_path):
