@@ -38,6 +38,9 @@ def needed_over_time(simulator: Simulator) -> tuple[int, ...]:
                 found[place] = simulator.needed(place, found[place])
         hardest = max(order, key=lambda place: (found[place], stretches[place].rate))
         found[hardest] = simulator.surely_needed(hardest, found[hardest])
+        return tuple(found)
+    for fewer, more in pairwise(order):  # simulations vary
+        found[more] = max(found[fewer], found[more])
     return tuple(found)
 
 

@@ -44,7 +44,7 @@ class PlannedTerm:
 
 @frozen
 class FleetFigures:
-    """Expected figures of a number of replicas in the busiest stretch."""
+    """Expected figures of a number of replicas in the stretch that needs the most."""
 
     replicas: int
     per_replica: float  # requests per second
@@ -175,6 +175,14 @@ class CapacityPlan(Answer):
     def peak(self) -> int:
         """Index of the busiest stretch."""
         return max(range(len(self.stretches)), key=lambda number: self.stretches[number].rate)
+
+    def hardest(self, option: PlannedOption) -> int:
+        """Return the index of the stretch that needs the most replicas of an option, whose figures the option has. In
+        a trace it may not be the busiest one: bursts count."""
+        if not option.over_time:
+            return self.peak
+        places = range(len(self.stretches))
+        return max(places, key=lambda place: (option.over_time[place], self.stretches[place].rate))
 
     @property
     def chosen(self) -> PlannedOption | None:

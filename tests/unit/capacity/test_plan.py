@@ -146,6 +146,19 @@ def test_a_trace_of_one_stretch_has_a_mean_rate_and_no_autoscaler(tmp_path):
     )
 
 
+def test_the_stretch_that_needs_the_most_replicas_is_named_with_its_own_rate(tmp_path):
+    """Ten requests at once need more replicas than a steady load of four times their mean rate."""
+    times_s = [*np.arange(0.0, 20.0, 0.5).tolist(), *[25.0] * 10, *np.arange(40.0, 60.5, 0.5).tolist()]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(f'{{"timestamp_s": {time}}}\n' for time in times_s))
+    plan = api.capacity(sample_result(), traffic=path, slo="p99<200ms", stretch_s=20)
+    fewest, text = plan.chosen.fewest, markdown(capacity_document(plan))
+    assert plan.peak != plan.hardest(plan.chosen) == 1
+    assert fewest.replicas * fewest.per_replica == pytest.approx(plan.stretches[1].rate)
+    assert "in bursts from 20.2 s on, at 0.54 requests/s on average" in text
+    assert "In the stretch with the hardest bursts, 20.2 s to 40.4 s" in text
+
+
 def test_results_with_changing_load_are_rejected():
     base = sample_result()
     for result in (replace(base, effective=replace(base.effective, mode="replay")), replace(base, levels=())):

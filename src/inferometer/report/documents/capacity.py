@@ -89,8 +89,7 @@ def _verdict(plan: CapacityPlan) -> str:
         return _no_number(plan)
     fewest, whole = chosen.fewest, chosen.whole
     words = _number_words(plan, chosen)
-    mean = " on average" if _is_one_trace(plan) else ""
-    words += f" at {quantity(plan.stretches[plan.peak].rate)} requests/s{mean} ({fewest.basis})"
+    words += f" {_where(plan, chosen)} ({fewest.basis})"
     if chosen.ruling == INCONCLUSIVE:
         words += _why_open(chosen)
     elif plan.spare:
@@ -111,6 +110,17 @@ def _verdict(plan: CapacityPlan) -> str:
         if chosen.cost_per_million is not None:
             words += f", {money(chosen.cost_per_million)} per million output tokens"
     return f"{words}{_choice_words(plan, chosen)}. Assumed balancer: {plan.balancer}."
+
+
+def _where(plan: CapacityPlan, chosen: PlannedOption) -> str:
+    """Return the traffic that the figures of an option are about."""
+    hardest = plan.stretches[plan.hardest(chosen)]
+    rate = f"{quantity(hardest.rate)} requests/s"
+    if _is_one_trace(plan):
+        return f"at {rate} on average"
+    if hardest.rate >= plan.stretches[plan.peak].rate:
+        return f"at {rate}"
+    return f"in bursts from {clock(plan, hardest.start_s)} on, at {rate} on average"
 
 
 def _no_number(plan: CapacityPlan) -> str:
@@ -235,11 +245,10 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
         *text_columns("Option"), Column("Replicas"), Column("Requests/s each"), Column("Utilisation"),
         *(Column(name) for name in _term_names(plan)), Column("Cost per hour"), *text_columns("Basis"),
     )  # fmt: skip
-    hardest = plan.stretches[plan.peak]
     if len(plan.stretches) > 1:
-        lead = f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
+        lead = " ".join(_hardest_words(plan))
     elif _is_one_trace(plan):
-        whole = duration(hardest.length_s * NS_PER_S)
+        whole = duration(plan.span_s * NS_PER_S)
         lead = (
             f"Over the whole trace of {whole}; use a shorter {option_name('--stretch')} to look at its parts."
         )
@@ -249,6 +258,20 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
     charts = () if len(plan.stretches) > 1 else (replica_chart(plan),)
     table = Table("Replicas at the peak", columns, tuple(rows))
     return Section("peak", "At the peak", lead, (table, *charts))
+
+
+def _hardest_words(plan: CapacityPlan) -> Iterator[str]:
+    """Yield a sentence for each stretch that needs the most replicas of some option."""
+    options = [option for option in plan.options if option.fewest is not None]
+    places = {option.name: plan.hardest(option) for option in options}
+    for place in dict.fromkeys(places.values()):
+        hardest = plan.stretches[place]
+        when = f"{clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}"
+        is_busiest = hardest.rate >= plan.stretches[plan.peak].rate
+        what = "the busiest stretch" if is_busiest else "the stretch with the hardest bursts"
+        names = [name for name, other in places.items() if other == place]
+        of = "" if len(names) == len(options) else f" for {', '.join(names)}"
+        yield f"In {what}{of}, {when}."
 
 
 def _how(balancer: str) -> str:
