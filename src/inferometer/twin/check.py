@@ -28,7 +28,7 @@ from inferometer.twin.fit import (
     settings_between,
     spec_of,
 )
-from inferometer.twin.predict import forecast
+from inferometer.twin.predict import forecast, modelled
 from inferometer.twin.simulate import MeasuredAs
 from inferometer.twin.stated import check_stated, maybe_missing
 from inferometer.twin.text import TextRow, maybe_text_row, measured_text_figures, text_settings
@@ -73,11 +73,12 @@ def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
     for result in asked.results:
         forecasts += checked_result(twin, result)
     if not asked.results:
-        watcher.planned(len(asked.loads), None)
-    for load in () if asked.results else asked.loads:
-        if watcher.is_interrupted():
-            break
-        forecasts += _checked(twin, load, asked, watcher)
+        planned = [(load, _all_options(twin, load, asked)) for load in asked.loads]  # errors precede any load
+        watcher.planned(len(planned), None)
+        for load, options in planned:
+            if watcher.is_interrupted():
+                break
+            forecasts += _checked(twin, load, options, watcher)
     return replace(twin, command=f"{COMMAND} check", forecasts=tuple(forecasts))
 
 
@@ -155,10 +156,10 @@ def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...
 # --- measuring
 
 
-def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) -> list[LoadForecast]:
+def _checked(twin: Twin, load: TwinLoad, options: Sequence[Options], watcher: Watcher) -> list[LoadForecast]:
     # Progress of concurrent measurements would be interleaved: for a mix, only ask the watcher for interruptions.
     told = watcher if len(load.parts) == 1 else _Quiet(watcher)
-    results = measure_together([_options(twin, part, asked) for part in load.parts], told)
+    results = measure_together(options, told)
     return checked_together(twin, load, results)
 
 
@@ -196,11 +197,14 @@ def _last(part: LoadPart, result: Result) -> Measurement:
     return found
 
 
-def _options(twin: Twin, part: LoadPart, asked: CheckRequest) -> Options:
+def _all_options(twin: Twin, load: TwinLoad, asked: CheckRequest) -> list[Options]:
+    """Return the options of each part of a load; raise if it cannot be predicted or measured."""
+    models = modelled(twin, load)
+    return [_options(model, part, asked) for model, part in zip(models, load.parts, strict=True)]
+
+
+def _options(model: TwinModel, part: LoadPart, asked: CheckRequest) -> Options:
     """Return the options of the fitted run with this load."""
-    model = twin.model(part.model)
-    if model is None:
-        raise UsageError(f"'{part.model}' is not in the twin", remedy="name one of its models")
     options = _as_measured(model)
     span = Range(part.value)
     is_closed = part.mode == "concurrency"

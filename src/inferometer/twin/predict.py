@@ -48,7 +48,7 @@ def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
 def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[LoadForecast, ...]:
     """Forecast each model in the load, measured as given; by default for as long as the runs of the fit, or until there
     are enough requests for percentiles."""
-    models = [_model(twin, part) for part in load.parts]
+    models = modelled(twin, load)
     if any(model.text is not None for model in models):
         return (forecast_text(twin, load, measured),)
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
@@ -148,6 +148,19 @@ def _usual_noise(anchors: Sequence[Anchor]) -> Mapping[str, float]:
         if values:
             found[name] = values[len(values) // 2]
     return found
+
+
+def modelled(twin: Twin, load: TwinLoad) -> list[TwinModel]:
+    """Return the models of a load; raise if the load cannot be predicted."""
+    models = [_model(twin, part) for part in load.parts]
+    if len(models) > 1 and any(model.text is not None for model in models):
+        names = " and ".join(model.name for model in models)
+        raise UsageError(
+            f"{names} together cannot be predicted: one of them generates text, and the fit does not cover "
+            "what it shares with others",
+            remedy="predict each model by itself",
+        )
+    return models
 
 
 def _model(twin: Twin, part: LoadPart) -> TwinModel:

@@ -241,13 +241,6 @@ def _noise(name: str, row: TextRow, chance: float) -> float:
 
 def forecast_text(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> LoadForecast:
     """Forecast a load of one text server, measured as given."""
-    if len(load.parts) > 1:
-        names = " and ".join(part.model for part in load.parts)
-        raise UsageError(
-            f"{names} together cannot be predicted: one of them generates text, and the fit does not cover "
-            "what it shares with others",
-            remedy="predict each model by itself",
-        )
     part, model = load.parts[0], twin.model(load.parts[0].model)
     assert model is not None
     assert model.text is not None

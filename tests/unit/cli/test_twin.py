@@ -11,6 +11,7 @@ from inferometer.base.answer_file import read, write
 from inferometer.cli.main import main
 from inferometer.stats.result import Result
 from inferometer.twin.twin import Twin
+from tests.support.servers import FakeTriton
 from tests.support.twins import known_result, sample_twin
 
 
@@ -103,3 +104,19 @@ def test_refusals_have_a_remedy(words: str, sentence: str, capsys: pytest.Captur
     said = capsys.readouterr().err
     assert sentence in said
     assert "; " in said.partition(sentence)[2]
+
+
+def test_a_load_that_cannot_be_checked_is_refused_before_any_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    twin = sample_twin("fake")
+    first, other = (
+        replace(model, asked={"model": model.name, **more})
+        for model, more in zip(twin.models, ({}, {"headers": ["x: y"]}), strict=True)
+    )
+    write(replace(twin, models=(first, other)), Path("twin.json"))
+    with FakeTriton() as server:
+        words = ("-f", "twin.json", "-u", server.server.address, "-c", "1", "-d", "100ms", "-q")
+        assert main(["twin", "check", *words]) == 2
+        assert "'other' was measured with headers" in capsys.readouterr().err
+        assert not server.inferences
