@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError
 from inferometer.base.messages import messages_shown
-from inferometer.base.notes import Note
 from inferometer.cli.reporting import allowed, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, Request
@@ -69,7 +68,7 @@ def run(request: Request[FindOptions], keeper: "Keeper") -> int:
 def find_code(result: "Result") -> int:
     """Return 0 if a load meets the SLO, 1 if none does, or the inconclusive code if the lightest is undecided. A lost
     worker or client comes first."""
-    if any(level.has_remark(Note.WORKER_LOST, Note.CLIENT_LOST) for level in result.levels):
+    if result.has_lost_senders:
         return LocalError.exit_code
     finding = result.finding
     if finding is not None and finding.value > 0:

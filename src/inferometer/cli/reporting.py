@@ -42,8 +42,7 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
     if any(level.is_given_up for level in levels):
         return PeerError.exit_code
-    is_short = any(level.is_cut_short or level.has_remark(Note.CLIENT_LOST) for level in levels)
-    if is_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
+    if result.has_lost_senders or any(level.is_cut_short for level in levels):
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code

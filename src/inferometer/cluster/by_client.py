@@ -1,15 +1,17 @@
 """Figures of a level by client, in the same windows as the overall figures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from inferometer.base.frozen import frozen
+from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.cluster.members import Member
 from inferometer.records.records import NO_TIMES, Column, Records
 from inferometer.stats.clients import ClientClockFigures, ClientFigures, LostClient
+from inferometer.stats.measurement import Level
 from inferometer.stats.series import Series, joined
 from inferometer.stats.windows import WindowRules, split
 
@@ -174,6 +176,17 @@ class ByClient:
             for course in courses.values()
         )
         return tuple(replace(figures, class_name=self.class_name) for figures in found)
+
+    def late_losses(self, levels: Sequence[Level]) -> Iterator[Remark]:
+        """Yield a remark for each client whose loss no level names: it was lost after the last one."""
+        named = {client.title for level in levels for client in level.clients if client.lost is not None}
+        for member in self.members:
+            title = f"{member.name} for class '{self.class_name}'" if self.class_name else member.name
+            if member.loss is not None and title not in named:
+                text = f"{title} was lost after the last level: {member.loss.why}"
+                yield Remark(
+                    Note.CLIENT_LOST, f"{text}; requests that it sent after its last report are not counted"
+                )
 
 
 def _spent(member: Member) -> _Spent:

@@ -15,7 +15,7 @@ from inferometer.measure.address import connection_to
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.level_actions import AFTER, BEFORE, check_actions, take_actions
-from inferometer.measure.opening import make_instrument, start_workers
+from inferometer.measure.opening import by_client, make_instrument, start_workers
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
@@ -121,8 +121,14 @@ def end_load(setup: Setup, result: Result, load: Load, watcher: Watcher) -> Resu
         return _without_worker(result, load, error)
     totals = load.totals()
     prompts = None if setup.prompts is None else setup.prompts.figures(totals)
+    clients = () if setup.options.ray is None else by_client(load)
+    losses = [loss for figures in clients for loss in figures.late_losses(result.levels)]
     result = replace(
-        result, levels=with_onset(result.levels), account=account(result.levels, totals), prompts=prompts
+        result,
+        levels=with_onset(result.levels),
+        remarks=(*result.remarks, *losses),
+        account=account(result.levels, totals),
+        prompts=prompts,
     )
     if not cut:
         return result

@@ -202,7 +202,8 @@ def run_scenario(
             remarks = (*result.remarks, Remark(Note.WORKER_LOST, str(error)))
             yield replace(result, remarks=remarks, account=account(result.levels, load.totals()))
             return
-        remarks = (*result.remarks, *commands.remarks())
+        losses = [loss for figures in instrument.clients for loss in figures.late_losses(result.levels)]
+        remarks = (*result.remarks, *commands.remarks(), *losses)
         if cut:
             words = "1 request was" if cut == 1 else f"{cut:,} requests were"
             remarks = (*remarks, Remark(Note.CUT_OFF, f"{words} still running at the end and dropped"))

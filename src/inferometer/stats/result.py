@@ -156,6 +156,8 @@ def _is_inputs(value: object) -> bool:
     )
 
 
+_LOSSES = (Note.WORKER_LOST, Note.CLIENT_LOST, Note.FEWER_CLIENTS)
+
 _COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "host": {
         "ports": lambda value: value is None or isinstance(value, int),
@@ -209,6 +211,12 @@ class Result(Answer):
     def is_out_of_time(self) -> bool:
         """Whether the time limit ended the run."""
         return any(remark.note is Note.TIME_LIMIT for remark in self.remarks)
+
+    @property
+    def has_lost_senders(self) -> bool:
+        """Whether a worker or a client was lost, before, during or after a level."""
+        remarks = (*self.remarks, *(remark for level in self.levels for remark in level.remarks))
+        return any(remark.note in _LOSSES for remark in remarks)
 
     @property
     def failed_share(self) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.merge import simulated_network
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.cluster import by_client
 from inferometer.cluster.by_client import ByClient
@@ -13,6 +14,7 @@ from inferometer.cluster.clients import Clients
 from inferometer.cluster.members import Loss
 from inferometer.load.plan import Constant, Open
 from inferometer.stats.windows import WindowRules
+from tests.support.reports import sample_result
 
 WINDOW_NS = 100 * NS_PER_MS
 
@@ -85,3 +87,22 @@ def test_losses_before_and_during_the_start_are_distinguished():
     start_ns = network.time() + NS_PER_S
     found = figures.end(start_ns, start_ns + NS_PER_S, level_start_ns=start_ns, batch=1)
     assert [None if client.lost is None else client.lost.after_s for client in found] == [-1.0, 0.0, None]
+
+
+def test_a_loss_that_no_level_names_is_reported_at_the_end():
+    network = simulated_network(2, 100)
+    figures = ByClient(class_name="steady")
+    load = Clients(network, figures=figures, clock=network.time, sleep=network.time.sleep)
+    assert not [*figures.late_losses([])]
+    load.members[0].loss = Loss(network.time(), "its node was lost", 0, 0, False)
+    (remark,) = figures.late_losses([])
+    assert remark.note is Note.CLIENT_LOST
+    assert remark.text.startswith(
+        f"{load.members[0].name} for class 'steady' was lost after the last level: its"
+    )
+    start_ns = network.time()
+    figures.begin(WindowRules())
+    figures.start(start_ns)
+    figures.cut(start_ns + NS_PER_S)
+    clients = figures.end(start_ns, start_ns + NS_PER_S, level_start_ns=start_ns, batch=1)
+    assert not [*figures.late_losses([replace(sample_result().levels[0], clients=clients)])]

@@ -187,9 +187,12 @@ def test_exit_codes(levels, code):
     assert exit_code(measured(levels), 0.0) == code
 
 
-@pytest.mark.parametrize("note", [Note.WORKER_LOST, Note.CLIENT_LOST])
-def test_every_command_fails_after_a_lost_worker_or_client(note):
-    found = measured([level(1, KEPT), level(2, KEPT, note=note)])
+@pytest.mark.parametrize("where", ["in a level", "after the last one"])
+@pytest.mark.parametrize("note", [Note.WORKER_LOST, Note.CLIENT_LOST, Note.FEWER_CLIENTS])
+def test_every_command_fails_after_a_lost_worker_or_client(note, where):
+    is_late = where != "in a level"
+    found = measured([level(1, KEPT), level(2, KEPT, note=None if is_late else note)])
+    found = replace(found, remarks=(Remark(note, ""),) if is_late else ())
     assert exit_code(found, 0.0) == 70
     assert find_code(found) == 70
     assert classic_code(found, Options(), is_interrupted=False) == FAILURE

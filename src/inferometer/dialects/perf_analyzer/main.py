@@ -257,8 +257,7 @@ def exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> 
         return FAILURE
     if level is None or is_interrupted:
         return OK
-    is_lost = any(row.has_remark(Note.CLIENT_LOST) for row in result.levels)
-    if is_lost or level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
+    if result.has_lost_senders or level.is_cut_short:
         return FAILURE
     # These windows must not be empty, except in a schedule, which may have pauses.
     judged = () if has_schedule(result.effective) else level.windows[-3:]
