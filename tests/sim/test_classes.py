@@ -13,7 +13,7 @@ from inferometer.load.mixture import mixture
 from inferometer.load.plan import Closed, Constant, Joint, Open
 from inferometer.load.together import Together
 from inferometer.measure.instrument import ClassSettings, Instrument, LoadPoint
-from inferometer.measure.level import measure_level
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.stats.measurement import MIXED, PHASE
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
@@ -38,7 +38,7 @@ def dying(number, sent_ns):
 def phase(level_settings):
     """A phase of four seconds with two classes, 30/s and 10/s."""
 
-    def make(*scripts, promise=None, awaits_answers=False, reading_ns=0, host=None, servers=None):
+    def make(*scripts, promise=None, awaits_answers=False, reading_ns=0, host=None, servers=None, earlier_ns=0):
         clocks = [FakeClock() for _ in scripts]
         loads = [
             SimulatedLoad(FakeServer(script, servers), clock)
@@ -55,7 +55,12 @@ def phase(level_settings):
         classes = tuple(
             ClassSettings(name, "http://here", replace(timed, promise=promise)) for name in ("a", "b")
         )
-        settings = replace(timed, classes=classes[: len(scripts)], class_of_step=tuple(range(len(scripts))))
+        settings = replace(
+            timed,
+            classes=classes[: len(scripts)],
+            class_of_step=tuple(range(len(scripts))),
+            ends_load=True,
+        )
         points = [LoadPoint("request_rate", rate, Open(Constant(rate)), rate) for rate in (30, 10)]
         points = points[: len(scripts)]
         point = LoadPoint(
@@ -74,6 +79,8 @@ def phase(level_settings):
         instrument = Instrument(
             load, clocks[0], read_counters, Watcher(), examples_of=load.examples_of, host=host
         )
+        if earlier_ns:
+            warm_up(instrument, point.plan, earlier_ns)
         return measure_level(instrument, settings, point)
 
     return make
@@ -91,6 +98,16 @@ def test_each_class_has_its_rate_and_the_level_their_sum(phase):
     assert (a.share, b.share) == (119 / 158, 39 / 158)
     assert level.name == "peak"
     assert [len(row.windows) for row in level.classes] == [len(level.windows)] * 2
+
+
+def test_a_phase_has_no_requests_of_the_phase_before(phase):
+    """Of 120 and 40 requests, those due in its last second end after it."""
+
+    def slow(number, sent_ns):
+        return Reply(NS_PER_S - NS_PER_MS)
+
+    level = phase(slow, slow, earlier_ns=2 * NS_PER_S)
+    assert [row.measurement.request_count for row in level.classes] == [90, 30]
 
 
 def test_a_phase_begins_with_its_load_however_long_a_look_at_the_counters_takes(phase):

@@ -28,6 +28,8 @@ from inferometer.stats.windows import Window, join_windows, split
 
 # Collecting stops this long before a window's end: the counters come first.
 NEAR_NS = 200 * NS_PER_MS
+# Nothing is sent for longer than this before a phase; clocks of clients on other machines differ by less.
+EARLIER_NS = 5 * NS_PER_MS
 
 
 class LevelRun:
@@ -45,7 +47,7 @@ class LevelRun:
         self._counters, self._classes = started.counters, started.counters.classes
         self._timing = ScheduleTiming() if self._rules.is_open and settings.is_whole else None
         self._open = self._rules.new_window(start_ns)
-        self._rest = split(collected.records, start_ns)[1]  # ended after the last closed window
+        self._rest = self._ours(collected.records)  # ended after the last closed window
         self._phases = PhaseSample()
         self._is_last = False  # the last closed window contains the rest of a whole plan
         self._last_end_ns = 0
@@ -62,6 +64,13 @@ class LevelRun:
     @property
     def _is_finished(self) -> bool:
         return self._settings.is_whole and self._collected.is_finished
+
+    def _ours(self, records: Records) -> Records:
+        """Return the records of this level. A phase begins without those of requests that an earlier one sent."""
+        records = split(records, self.start_ns)[1]
+        if not self._settings.ends_load or not len(records):
+            return records
+        return records.where(records.sent_ns >= self.start_ns - EARLIER_NS)
 
     def report_start(self) -> None:
         """Report the requests that ended before the first window is filled."""
@@ -211,7 +220,7 @@ class LevelRun:
         )
         self._liveness.hear(self._collected)
         self._counters.add(self._collected.records.requests, self._collected)
-        fresh = split(self._collected.records, self.start_ns)[1]
+        fresh = self._ours(self._collected.records)
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._expense.add(self._collected)
         self._report.report(self._collected, fresh, self._open, self._counters.waiting)
