@@ -131,14 +131,17 @@ def test_serve_without_its_package_is_one_sentence(run, monkeypatch):
     assert "pip install 'inferometer[triton]'" in ended.stderr
 
 
-def test_every_class_of_a_scenario_without_its_model_is_named(run: Callable[..., Ended], tmp_path: Path):
+@pytest.mark.parametrize("lists_models", [True, False])
+def test_every_class_of_a_scenario_without_its_model_is_named(
+    lists_models: bool, run: Callable[..., Ended], tmp_path: Path
+):
     path = tmp_path / "it.yaml"
     classes = "classes: {a: {model: simpel}, b: {model: nothing, rate: 3}, c: {model: simple}}\n"
-    with FakeTriton(model=MODEL, control=_index) as fake:
+    with FakeTriton(model=MODEL, control=_index if lists_models else lambda request: None) as fake:
         path.write_text(f"server: {fake.server.address}\n{classes}")
         ended = run("inferometer", "measure", "--scenario", str(path))
         assert fake.inferences == []
     assert ended.code == 3, ended.stderr
     assert "class 'a': failed to get model metadata: Request for unknown model: 'simpel'" in ended.stderr
-    assert "did you mean 'simple'?" in ended.stderr
+    assert ("did you mean 'simple'?" in ended.stderr) == lists_models
     assert "class 'b': failed to get model metadata: Request for unknown model: 'nothing'" in ended.stderr

@@ -38,7 +38,9 @@ def dying(number, sent_ns):
 def phase(level_settings):
     """A phase of four seconds with two classes, 30/s and 10/s."""
 
-    def make(*scripts, promise=None, awaits_answers=False, reading_ns=0, host=None, servers=None, earlier_ns=0):
+    def make(
+        *scripts, promise=None, awaits_answers=False, reading_ns=0, host=None, servers=None, earlier_ns=0
+    ):
         clocks = [FakeClock() for _ in scripts]
         loads = [
             SimulatedLoad(FakeServer(script, servers), clock)

@@ -127,7 +127,7 @@ class MissingError(PeerError):
 
 
 class UnknownModelError(PeerError):
-    """The server answers, but does not have the model."""
+    """The server answers, but not about this model, which it may not have."""
 
 
 class UnlikeError(InferometerError):

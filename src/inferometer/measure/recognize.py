@@ -342,16 +342,18 @@ def describe(
 
 
 def _misspelt(service: Service, name: str, error: PeerError) -> PeerError:
-    """Add the server's models to the error if the named one is not among them."""
-    if error.remedy and not error.remedy.startswith("the server has "):
+    """Add the server's models to its error about this model, if the named one is not among them."""
+    is_answer = not error.remedy or error.remedy.startswith("the server has ")
+    if not is_answer or isinstance(error, MissingError):
         return error
     try:
         names = sorted(service.models())
     except PeerError:
-        return error
-    if not names or name in names:
-        return error
-    return UnknownModelError(error.message, remedy=_others("the server", name, names))
+        names = []
+    is_unknown = names and name not in names
+    return UnknownModelError(
+        error.message, remedy=_others("the server", name, names) if is_unknown else error.remedy
+    )
 
 
 def _others(subject: str, name: str, names: Sequence[str]) -> str:

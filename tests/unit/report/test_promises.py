@@ -24,7 +24,7 @@ from inferometer.report.document import Chart, Section, Table, Tone
 from inferometer.report.promises import promise_sentence, verdict_word
 from inferometer.report.saved import document, to_html, to_junit, to_markdown
 from inferometer.stats.estimate import Estimate
-from inferometer.stats.measurement import FailureGroup, Level
+from inferometer.stats.measurement import ClassFigures, FailureGroup, Level
 from inferometer.stats.result import Result
 from inferometer.stats.slo_outcome import Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.verdict import EXIT_INCONCLUSIVE
@@ -218,6 +218,33 @@ def test_an_slo_on_errors_sets_the_allowed_failures():
     assert exit_code(measured(promised), 0.0) == 0
     assert exit_code(measured(promised), 0.005) == 1  # given in addition to the SLO
     assert exit_code(measured([level(1, KEPT, failed=10)]), 0.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("classes", "code"),
+    [
+        ([(KEPT, "p99<5s, errors<30%", 100), (KEPT, "p99<5s, errors<40%", 200)], 0),
+        ([(KEPT, "p99<5s, errors<30%", 100), (None, "", 0)], 0),
+        ([(KEPT, "p99<5s, errors<30%", 100), (None, "", 1)], 1),  # of which none may fail
+        ([(KEPT, "p99<5s, errors<30%", 100), (BROKEN, "p99<5s", 100)], 1),  # nor of this one
+        ([(BROKEN, "p99<5s, errors<2%", 100), (None, "", 0)], SLO_BROKEN),
+        ([(BROKEN, "p99<5s", 0), (KEPT, "p99<5s, errors<30%", 100)], SLO_BROKEN),
+        ([(UNDECIDED, "p99<5s, errors<2%", 15), (KEPT, "p99<5s", 0)], 5),
+    ],
+)
+def test_failures_of_a_class_are_judged_by_its_own_slo(classes, code):
+    rows = tuple(
+        ClassFigures(
+            *(f"class {number}", "m", "http://a", "request_rate", 10.0, None, 0.5),
+            level(1, None, failed=failed).measurement,
+            (),
+            promise=None if verdict is None else outcome(verdict, text),
+        )
+        for number, (verdict, text, failed) in enumerate(classes)
+    )
+    found = replace(level(1, None, failed=sum(row[2] for row in classes)), classes=rows)
+    assert exit_code(measured([found]), 0.0) == code
+    assert exit_code(measured([found]), 1.0) in (code, SLO_BROKEN, 0)  # all may fail
 
 
 # --- all outputs together
