@@ -10,7 +10,8 @@ from inferometer.capacity.request import request_of
 from inferometer.capacity.run import plan_capacity
 from inferometer.capacity.saved import named_options
 from inferometer.options.planning import CapacityOptions
-from inferometer.twin.check import checked_result
+from inferometer.stats.watcher import Watcher
+from inferometer.twin.check import CheckRequest, check_twin, checked_result
 from inferometer.twin.loads import AskedLoads, loads_of, setting_of
 from inferometer.twin.predict import forecast
 from inferometer.twin.simulate import MeasuredAs
@@ -22,6 +23,7 @@ from tests.support.text_runs import (
     short_text_twin,
     truth,
 )
+from tests.support.twins import sample_twin
 
 HELD_OUT_S = {0: 60.0, 12.0: 400.0, 200.0: 10.0}  # by rate
 RATE = 150.0
@@ -101,6 +103,15 @@ def test_settings_that_do_not_apply_are_named(twin, asked, sentence):
     (load,) = loads_of(twin, AskedLoads(concurrency=(2.0,), models=("tiny",), **asked))
     with pytest.raises(UsageError, match=sentence):
         forecast(twin, load)
+
+
+def test_a_mix_with_a_text_server_is_refused_before_it_is_measured(twin):
+    beside = sample_twin("other")
+    both = replace(twin, models=(*twin.models, beside.models[0]), errors={**twin.errors, **beside.errors})
+    loads = loads_of(both, AskedLoads(concurrency=(2.0,), models=("tiny", "other")))
+    for act in (lambda: forecast(both, loads[0]), lambda: check_twin(both, CheckRequest(loads), Watcher())):
+        with pytest.raises(UsageError, match="tiny and other together cannot be predicted"):
+            act()
 
 
 # --- capacity
