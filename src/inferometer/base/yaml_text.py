@@ -30,7 +30,7 @@ class YamlError(ValueError):
 
 
 def load_yaml(text: str, *, has_unique_keys: bool = False) -> Any:
-    """Load a document, raising only YamlError. Of equal keys the last one counts, unless `has_unique_keys`."""
+    """Load a document, raising only YamlError. The last of several equal keys counts, unless `has_unique_keys`."""
     import yaml  # slow to import
 
     try:
