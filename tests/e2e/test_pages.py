@@ -30,6 +30,22 @@ LONG_NAME = "a-model-with-quite-a-long-name_that_has_no_blank_anywhere_in_it"
 CUT_IN_BARS = """[...document.querySelectorAll('.segment span')].filter(
     text => getComputedStyle(text).visibility == 'visible' && text.scrollWidth > text.clientWidth
 ).map(text => text.textContent)"""
+BROKEN_NUMBERS = r"""(() => {
+    const found = [], range = document.createRange();
+    const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+    const number = /\d[\d,.]*(?:[ \u00a0](?:µs|ms|s|%|infer\/s|requests\/s)(?![\w\/]))?/g;
+    while (texts.nextNode()) {
+        const text = texts.currentNode, own = text.parentElement;
+        if (own.closest('svg, pre, td, .facts, .named') || !own.checkVisibility()) { continue; }
+        for (const part of text.data.matchAll(number)) {
+            range.setStart(text, part.index);
+            range.setEnd(text, part.index + part[0].length);
+            const boxes = [...range.getClientRects()].filter(box => box.width);
+            if (new Set(boxes.map(box => Math.round(box.top / 4))).size > 1) { found.push(part[0]); }
+        }
+    }
+    return found;
+})()"""
 KINDS = {kind: PAGES[kind] for kind in sample(("measure", "text", "compare", "diagnose"), tuple(PAGES))}
 COMPLAINTS = (
     "Runtime.exceptionThrown",
@@ -95,6 +111,7 @@ def test_the_page_of_every_kind_is_whole_on_any_screen(kind, shown):
         tab, "[...document.querySelectorAll('.plot.wide')].every(plot => plot.getBBox().width > 500)"
     )
     assert evaluate(tab, CUT_IN_BARS) == []
+    assert evaluate(tab, BROKEN_NUMBERS) == []
     assert_download_is(tab, report)
     evaluate(tab, "document.querySelectorAll('details').forEach(part => { part.open = true; })")
     # What is where follows from the style alone, so the page need not be loaded anew.
@@ -102,6 +119,7 @@ def test_the_page_of_every_kind_is_whole_on_any_screen(kind, shown):
         tab.resize(width, 900)
         assert_fits(tab, width)
         assert evaluate(tab, CUT_IN_BARS) == [], width
+        assert evaluate(tab, BROKEN_NUMBERS) == [], width
     assert complaints(tab) == []
 
 
@@ -405,3 +423,14 @@ def test_a_page_that_could_not_be_written_is_refused_before_any_load(run, tmp_pa
     )
     assert ended.code == 2
     assert "does not exist" in ended.stderr
+
+
+def test_the_name_of_a_rule_is_beside_the_lines(shown):
+    tab = shown(PAGES["find"](), width=1280)
+    covered = """(() => {
+        const plot = document.querySelector('#throughput .plot.wide'), line = plot.querySelector('polyline.line');
+        const name = plot.querySelector('.rule-name').getBBox(), length = line.getTotalLength();
+        return [...Array(500).keys()].some(step => { const at = line.getPointAtLength(length * step / 499);
+            return at.x > name.x && at.x < name.x + name.width && at.y > name.y && at.y < name.y + name.height; });
+    })()"""
+    assert evaluate(tab, covered) is False

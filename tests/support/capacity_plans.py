@@ -1,6 +1,7 @@
 """A capacity plan with simple figures, for reports."""
 
 import math
+from dataclasses import replace
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.capacity.autoscaling import Autoscaling, ScalingStep
@@ -57,6 +58,16 @@ def sample_capacity(name: str | None = None) -> CapacityPlan:
         options=options,
         best=0,
     )
+
+
+def constant_capacity() -> CapacityPlan:
+    """The same plan for a constant rate, that of the busiest stretch."""
+    plan = sample_capacity()
+    options = tuple(
+        replace(option, over_time=(option.replicas,) if option.replicas else (), autoscaling=None)
+        for option in plan.options
+    )
+    return replace(plan, form="rate", stretches=(plan.stretches[plan.peak],), options=options)
 
 
 def _option(name: str, stretches: tuple[Stretch, ...], *, per_s: float, price: float) -> PlannedOption:

@@ -83,6 +83,8 @@ def level_label(mode: str, value: float) -> str:
 def load_name(mode: str) -> str:
     if mode == UNSTATED:
         return "load"
+    if mode.startswith(PHASE):
+        return PHASE.strip()
     return "concurrency" if mode == "concurrency" else "request rate"
 
 

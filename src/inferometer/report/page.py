@@ -5,9 +5,11 @@ size on a phone, no script is needed, and the page prints as it looks. All other
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -79,7 +81,8 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters["glued"] = glued
+    environment.filters |= {"glued": glued, "columns": _columns}
+    environment.tests["amount"] = re.compile(r"\d\S*( \S+)?").fullmatch
     environment.globals |= {
         "draw": draw,
         "numbers": numbers,
@@ -91,6 +94,11 @@ def _environment() -> "Environment":
         "LABELLED_SHARE": LABELLED_SHARE,
     }
     return environment
+
+
+def _columns(count: int, most: int) -> int:
+    """The number of columns that fills rows of at most so many cards evenly."""
+    return math.ceil(count / math.ceil(count / most))
 
 
 def block_markup(block: Block, title: str) -> Markup:
@@ -239,6 +247,7 @@ def _times_tick(value: float) -> str:
 
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
+_Points = Sequence[tuple[float, float]]
 
 
 @frozen
@@ -255,22 +264,24 @@ class _Frame:
 class _Room:
     """Occupied space: texts never overlap or leave the drawing."""
 
-    def __init__(self, width: float, height: float, marks: Sequence[tuple[float, float]]) -> None:
+    def __init__(self, width: float, height: float, marks: _Points, lines: _Points) -> None:
         self._size = width, height
         self._marks = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in marks]
+        self._lines = [(x, y, x, y) for x, y in lines]  # points along them
         self._texts: list[_Box] = []
 
     def text(
         self, style: str, words: str, places: Sequence[tuple[float, float, str]], *, over_marks: bool = False
     ) -> Iterator[Markup]:
-        """Place a text at the first free position (x, y, anchor), or nowhere.
+        """Place a text at the first free position (x, y, anchor), or nowhere; if possible not on a line.
 
         With `over_marks`, cover marks rather than omit the text.
         """
         boxes = [(place, _box(*place, words)) for place in places]
         free = [(place, box) for place, box in boxes if self._is_free(box)]
-        best = [(place, box) for place, box in free if not _meets(box, self._marks)]
-        for (x, y, anchor), box in (best or (free if over_marks else []))[:1]:
+        beside = [(place, box) for place, box in free if not _meets(box, self._marks)]
+        best = [(place, box) for place, box in beside if not _meets(box, self._lines)]
+        for (x, y, anchor), box in (best or beside or (free if over_marks else []))[:1]:
             self._texts.append(box)
             yield _text(f"{style} {anchor}".strip(), x, y, words)
 
@@ -311,7 +322,7 @@ def draw(chart: Chart, width: int) -> Markup:
         for series, point in points
         if _is_marked(series, point)
     ]
-    room = _Room(width, frame.height, marked)
+    room = _Room(width, frame.height, marked, list(_along(chart.series, frame)))
     rules = sorted(chart.rules, key=lambda rule: rule.value)  # the lowest has the least room for its label
     layers = (
         *_spans(chart.spans, frame, room),
@@ -333,6 +344,17 @@ def draw(chart: Chart, width: int) -> Markup:
         "data-inner": f"{_n(left)} {_n(top)} {_n(right)} {_n(bottom)}",
     }
     return element("svg", attributes, *layers)
+
+
+def _along(series: Sequence[ChartLine], frame: _Frame) -> Iterator[tuple[float, float]]:
+    """Places along the drawn lines, closer together than the height of a text."""
+    for row in series:
+        for run in row.runs:
+            places = [(frame.x.place(point.x), frame.y.place(point.y)) for point in run]
+            for (x, y), (end_x, end_y) in pairwise(places):
+                steps = math.ceil(math.hypot(end_x - x, end_y - y) / _LETTER)
+                for step in range(steps):
+                    yield x + (end_x - x) * step / steps, y + (end_y - y) * step / steps
 
 
 def _classes(chart: Chart, width: int) -> str:
@@ -424,7 +446,9 @@ def _interval_note(chart: Chart) -> str:
     ]
     if not drawn:
         return ""
-    return f"{'The band is the' if all(drawn) else 'Bars are'} {chart.confidence} interval{'' if all(drawn) else 's'}."
+    if all(drawn):
+        return f"The band is the {chart.confidence} interval."
+    return f"Bars {'and bands ' if any(drawn) else ''}are {chart.confidence} intervals."
 
 
 def _axis_note(chart: Chart) -> str:

@@ -300,7 +300,7 @@ def _live(request: Request) -> Response:
     site, run = _site(request), _run_asked(request)
     if run.state != RUNNING:
         return _back(f"/runs/{run.id}")
-    return _shown(request, "live.html.j2", row=site.row(run))
+    return _shown(request, "live.html.j2", row=site.row(run), is_stopping=run.id in site.interrupted)
 
 
 async def _events(request: Request) -> Response:
@@ -360,6 +360,7 @@ async def _stop(request: Request) -> Response:
     run = await run_in_threadpool(_run_asked, request)
     if run.state == RUNNING:
         interrupt(run)
+        _site(request).interrupted.add(run.id)
     return _back(f"/runs/{run.id}/live")
 
 

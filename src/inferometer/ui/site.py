@@ -27,6 +27,7 @@ class Site:
         self.startables: Mapping[str, Startable] = {row.name: row for row in startables}
         self.jobs = Jobs(self.folder, self.is_busy, lambda pid: self.run_of(pid) is not None)
         self.is_ending = False  # streams must end
+        self.interrupted: set[str] = set()  # runs that were told to stop from here
         self._watching = 0  # open streams
         self._asked_at_s = monotonic()
         self._live: dict[str, LiveLines] = {}

@@ -29,11 +29,11 @@ def test_a_comparison_has_a_row_for_each_figure():
     assert len(found) == 8
     first, second = found[:2]
     assert first["Figure"] == "infer/s"
-    assert [first[name] for name in ("Value", "Of the baseline", "Of the variant")] == ["1", "50", "55"]
+    assert [first[name] for name in ("Value", "Of the baseline", "Of the variant")] == ["1", "40", "44"]
     assert [first[f"Times as fast{end}"] for end in ("", " low", " high")] == ["1.1", "1.085", "1.115"]
     assert (second["Figure"], second["Of the baseline"], second["Verdict"]) == (
         "p50 latency",
-        "20000",
+        "20105.158",
         "faster",
     )
     assert found[3]["Difference % low"] == ""

@@ -22,13 +22,22 @@ from inferometer.cli.find import find_code
 from inferometer.cli.main import main
 from inferometer.cli.reporting import allowed, exit_code, ruling_code
 from inferometer.cli.tune import NOT_FOUND
-from inferometer.compare.comparison import SLOWER, Comparison, Contrast, Difference, LevelDifference, Variant
+from inferometer.compare.comparison import (
+    FASTER,
+    NO_DIFFERENCE,
+    SLOWER,
+    Comparison,
+    Contrast,
+    Difference,
+    LevelDifference,
+    Variant,
+)
 from inferometer.compare.differences import difference_verdict, overall
 from inferometer.compare.gates import judge, parse_gates
 from inferometer.compare.regression import RunsToJudge, judged
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Tone
-from inferometer.report.documents.speed import verdict
+from inferometer.report.documents.speed import verdict, verdict_of
 from inferometer.report.documents.study_facts import sentence
 from inferometer.report.documents.tuning import tuning_document
 from inferometer.report.saved import document, to_csv, to_junit
@@ -111,6 +120,8 @@ def test_interfere(percents, mode):
         assert limits is not None
         assert (limits[0] > -10) if first.metric == "throughput" else (limits[1] < 10)
     assert (made.tone is Tone.GOOD) <= ("is not slowed" in made.verdict)
+    tones = {SLOWER: Tone.BAD, FASTER: Tone.GOOD, NO_DIFFERENCE: Tone.PLAIN}
+    assert [card.tone for card in made.figures] == [tones.get(verdict_of(rows[0]), Tone.WARNING)]
     assert ("inconclusive" in made.verdict) == (found.ruling == INCONCLUSIVE) == (made.tone is Tone.WARNING)
     assert not ABSURD.search(made.verdict)
 
@@ -387,6 +398,9 @@ def test_the_slo_of_a_study(p99s):
         assert CODES["tune --slo"][NOT_SHOWN] == NOT_FOUND
     assert made.verdict.startswith("No configuration meets") == (found.slo == NOT_SHOWN)
     assert made.verdict.startswith("Inconclusive whether") == (found.slo == INCONCLUSIVE)
+    (card,) = (card for card in made.figures if card.label == "p99 latency")
+    tones = {SHOWN: Tone.PLAIN, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
+    assert card.tone is tones[found.slo]
     if found.slo == INCONCLUSIVE:
         assert made.tone is Tone.WARNING
         assert ruling_code(found.ruling) == CODES["tune --slo"][INCONCLUSIVE]
@@ -406,6 +420,9 @@ def test_the_sentence_of_a_study(percent, is_repeated):
     assert (made.tone is Tone.GOOD) == (found.ruling == SHOWN)
     assert (made.tone is Tone.WARNING) == (found.ruling == INCONCLUSIVE)
     assert made.verdict.startswith("No relevant gain") == (found.ruling == NOT_SHOWN)
+    (card,) = (card for card in made.figures if card.label == "Gain")
+    tones = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.PLAIN, INCONCLUSIVE: Tone.WARNING}
+    assert card.tone is tones[found.ruling]
     assert ("Run it with" in made.verdict) <= (percent.low is not None and percent.low > 0)
     assert is_repeated or found.ruling != INCONCLUSIVE or re.search("Inconclusive|one run", made.verdict)
     assert not is_too_wide(percent) or not ABSURD.search(made.verdict)

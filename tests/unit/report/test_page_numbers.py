@@ -4,16 +4,18 @@ import dataclasses
 import html
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from inferometer.report.document import Chart
-from inferometer.report.format import duration, quantity
+from inferometer.report.document import Chart, Document, Table
+from inferometer.report.format import duration, quantity, share, signed
 from inferometer.report.kinds import TYPES
 from inferometer.report.saved import document, to_html
 from tests.support import reports
-from tests.support.capacity_plans import sample_capacity
+from tests.support.capacity_plans import constant_capacity, sample_capacity
+from tests.support.page_readings import Reading, readings
 from tests.support.twins import sample_twin
 
 TIME = re.compile(r"(?<![\w.,±<≤])(\d[\d,]*(?:\.\d+)?) (ns|µs|ms)(?!\w)")
@@ -66,6 +68,7 @@ SAMPLES: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
     "diagnosis": (reports.sample_diagnosis, NAMED_TIME),
     "twin": (sample_twin, TIME),
     "capacity": (sample_capacity, TIME),
+    "constant rate": (constant_capacity, TIME),
     "ramp": (reports.sample_ramp, NAMED_TIME),
     "agents": (reports.sample_tasks, NAMED_TIME),
     "inspection": (reports.sample_inspection, NAMED_TIME),
@@ -113,6 +116,110 @@ def test_every_point_of_a_chart_is_in_its_answer_and_its_tooltip(kind):
         assert f"{point.y:.9g}" in known, (title, point)
         written = (quantity(point.y), duration(point.y), duration(point.y * 1e6))
         assert any(text in point.tip for text in written), (title, point)
+
+
+ALIASES = {
+    "diagnosis": {"before": "", "decode: instances 1 → 2": "after", "decode: instances 2": "after"},
+    "capacity": {"small": ""},
+    "constant rate": {"small": ""},
+}
+"""Names of the subject of the tiles elsewhere on the page."""
+EVERYWHERE = {"tile", "table", "chart"}
+PLACES = {
+    "gate": {"tile", "table"},
+    "interference": {"tile", "table"},  # its chart draws ratios
+    "capacity": {"tile", "table"},  # its charts draw the traffic over the day
+    "twin": {"table", "chart"},  # its tiles are the errors of predictions
+    "ramp": set[str](),  # windows of one level
+    "inspection": set[str](),  # counts
+}
+"""Where the page writes its main figures."""
+DERIVED = ("utilisation",)  # of numbers of replicas that are not planned
+
+
+def by_key(kind: str, page: Document) -> dict[tuple[str, str, str], list[Reading]]:
+    found: dict[tuple[str, str, str], list[Reading]] = {}
+    for row in readings(page):
+        own = replace(row, subject=ALIASES.get(kind, {}).get(row.subject, row.subject))
+        found.setdefault(own.key, []).append(own)
+    return found
+
+
+def contradictions(kind: str, page: Document) -> list[list[Reading]]:
+    return [rows for rows in by_key(kind, page).values() if len({row.value for row in rows}) > 1]
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_figure_is_the_same_in_tiles_tables_and_charts(kind):
+    answer = SAMPLES[kind][0]()
+    page = document(answer)
+    assert not contradictions(kind, page)
+    known = set(numbers(answer))
+    written = {
+        text(value) for value in known for text in (quantity, share, lambda value: f"{signed(value)} %")
+    }
+    written |= {
+        duration(value * scale) for value in known for scale in (1, 1e3, 1e6, 1e9) if 0 <= value < 1e13
+    }
+    for rows in by_key(kind, page).values():
+        for row in rows:
+            texts = {
+                row.text,
+                row.text.partition(" ")[0],
+                row.text.partition(" (")[0],
+                row.text.partition("/")[0],
+            }
+            assert texts & written or row.subject == "expected" or row.figure in DERIVED, row
+    places = [{row.place for row in rows} for rows in by_key(kind, page).values()]
+    assert PLACES.get(kind, EVERYWHERE) in places or not PLACES[kind]
+
+
+def wrong(text: str) -> str:
+    """The text with another first digit."""
+    return re.sub(r"[1-9]", lambda digit: str(int(digit[0]) % 9 + 1), text, count=1)
+
+
+def planted(page: Document) -> Iterator[tuple[str, Document]]:
+    """The page with one wrong number, for every number of a tile, a table and a tooltip."""
+    for place, tile in enumerate(page.figures):
+        changed = (*page.figures[:place], replace(tile, value=wrong(tile.value)), *page.figures[place + 1 :])
+        yield "tile", replace(page, figures=changed)
+    for number, section in enumerate(page.sections):
+        for place, block in enumerate(section.blocks):
+            for changed in _planted_blocks(block):
+                blocks = (*section.blocks[:place], changed, *section.blocks[place + 1 :])
+                own = (*page.sections[:number], replace(section, blocks=blocks), *page.sections[number + 1 :])
+                yield type(block).__name__.lower(), replace(page, sections=own)
+
+
+def _planted_blocks(block: object) -> Iterator[Any]:
+    if isinstance(block, Table):
+        for number, row in enumerate(block.rows):
+            for place, cell in enumerate(row):
+                changed = (*row[:place], wrong(cell), *row[place + 1 :])
+                if block.columns[place].is_number and changed != row:
+                    yield replace(block, rows=(*block.rows[:number], changed, *block.rows[number + 1 :]))
+    if isinstance(block, Chart):
+        for line in block.series:
+            for run in line.runs:
+                for point in run:
+                    head, mark, rest = point.tip.rpartition(": ")
+                    tip = f"{head}{mark}{wrong(rest)}"
+                    runs = tuple(
+                        tuple(replace(own, tip=tip) if own is point else own for own in other)
+                        for other in line.runs
+                    )
+                    lines = tuple(replace(own, runs=runs) if own is line else own for own in block.series)
+                    yield replace(block, series=lines)
+
+
+@pytest.mark.parametrize("kind", ["comparison", "diagnosis", "tuning"])
+def test_a_wrong_number_in_a_tile_a_table_or_a_chart_is_found(kind):
+    page = document(SAMPLES[kind][0]())
+    main = {key for key, rows in by_key(kind, page).items() if {row.place for row in rows} == EVERYWHERE}
+    noticed = {place for place, changed in planted(page) if contradictions(kind, changed)}
+    assert main
+    assert noticed == EVERYWHERE
 
 
 def test_the_samples_are_of_every_kind_of_answer():

@@ -107,6 +107,21 @@ def test_a_run_is_deleted(ask, kept, site):
     assert [row.id for row in site.store.runs()] == [other.id]
 
 
+def test_a_run_that_was_told_to_stop_says_so_and_can_be_stopped_at_once(ask, site, monkeypatch):
+    told = []
+    monkeypatch.setattr("inferometer.ui.app.interrupt", told.append)
+    with Store(site.folder).begin("measure", ("measure", "localhost:8000", "simple")) as keeper:
+        page = ask(f"/runs/{keeper.run.id}/live").text
+        assert ("data-stopping" in page, ">Stop<" in page) == (False, True)
+        place = ask(f"/runs/{keeper.run.id}/stop", method="POST").headers["location"]
+        page = ask(place).text
+        assert ("data-stopping" in page, ">Stop at once<" in page) == (True, True)
+        assert "waiting for the requests in flight" in page
+        ask(f"/runs/{keeper.run.id}/stop", method="POST")
+        assert [run.id for run in told] == 2 * [keeper.run.id]
+        keeper.end(130)
+
+
 def test_a_comparison_has_the_earlier_run_as_its_baseline(ask, kept, monkeypatch):
     two = kept()
     monkeypatch.setattr("inferometer.store.store.now", lambda: "2026-01-01T00:00:00+00:00")

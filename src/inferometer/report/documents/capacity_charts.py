@@ -77,6 +77,8 @@ def replica_chart(plan: CapacityPlan) -> Chart:
         ChartLine(option.name, (tuple(_replica_points(plan, option, rate)),), COLOURS[number % len(COLOURS)])
         for number, option in enumerate(option for option in plan.options if option.fewest is not None)
     ]
+    has_fewer = any(point.is_doubtful for line in lines for point in line.runs[0])
+    fewer = "Hollow: fewer replicas than the SLO needs, according to the measured figures. " if has_fewer else ""
     return Chart(
         f"Utilisation of each replica at {quantity(rate)} requests/s",
         ChartAxis("replicas", is_whole=True),
@@ -84,8 +86,7 @@ def replica_chart(plan: CapacityPlan) -> Chart:
         tuple(lines),
         rules=(ChartRule(1.0, "saturated"),),
         height=280,
-        note="Hollow: fewer replicas than the SLO needs, according to the measured figures. The labelled point is the "
-        "plan.",
+        note=f"{fewer}The labelled point is the plan.",
     )
 
 

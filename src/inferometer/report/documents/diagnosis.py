@@ -135,8 +135,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
         return sentence
     before, after = quantity(diagnosis.throughput), quantity(best.throughput)
     change = f"{before} to {after} {diagnosis.rate_unit}"
-    gain = diagnosis.measured_gain
-    found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
+    found = _gain_words(diagnosis, best)
     why = ", since this client was the limit" if diagnosis.is_client_limited else ""
     said = {
         SHOWN: f"the changes took it from {change}",
@@ -160,12 +159,11 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         yield Figure("Bound", f"{quantity(bound)} {unit}", f"set by {name}")
     best = diagnosis.best
     if best is not None:
-        text = f"{change_text(_gain(diagnosis, best))}, measured at concurrency {best.suggestion.concurrency}"
+        text = f"{_gain_words(diagnosis, best)}, measured at concurrency {best.suggestion.concurrency}"
         yield Figure("After", f"{quantity(best.throughput)} {unit}", text, _RULING_TONES[diagnosis.ruling])
-    elif diagnosis.untried:
-        first = next(iter(_alike(diagnosis)), diagnosis.untried[0])
-        text = f"{change_text(first.gain)}, predicted at concurrency {first.concurrency}"
-        yield Figure("Within reach", f"{quantity(first.throughput)} {unit}", text, Tone.GOOD)
+    elif (first := next(_alike(diagnosis), None)) is not None:
+        text = f"{change_text(first.gain)}, predicted {where}"
+        yield Figure("Within reach", f"{quantity(first.throughput)} {unit}", text)
     machine = diagnosis.machine
     if machine.cpu_share is not None:
         cores = "all cores together" if machine.cores is None else f"of {plural(machine.cores, 'core')}"
@@ -177,6 +175,12 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
 def _gain(diagnosis: Diagnosis, trial: ChangeTrial) -> float:
     """Throughput gain of a trial over the initial configuration."""
     return trial.throughput / diagnosis.throughput - 1 if diagnosis.throughput else 0.0
+
+
+def _gain_words(diagnosis: Diagnosis, best: ChangeTrial) -> str:
+    """The gain of all kept changes, with its interval if known."""
+    gain = diagnosis.measured_gain
+    return change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
 
 
 def _limits_section(diagnosis: Diagnosis) -> Section:
@@ -445,7 +449,7 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
     if best is not None:
         yield (
             f"Before {quantity(diagnosis.throughput)}, after {quantity(best.throughput)} {diagnosis.rate_unit} "
-            f"({change_text(_gain(diagnosis, best))}) at concurrency {best.suggestion.concurrency}."
+            f"at concurrency {best.suggestion.concurrency}, {_gain_words(diagnosis, best)}."
         )
     if diagnosis.after is not None:
         yield f"Now: {diagnosis.after.sentence.strip()}"

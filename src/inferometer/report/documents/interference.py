@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.units import NS_PER_S
-from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, THROUGHPUT, Difference
+from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
 from inferometer.compare.differences import speedup
 from inferometer.compare.interference import (
     CLIENT,
@@ -120,11 +120,10 @@ def _headline(found: Interference) -> Iterator[Figure]:
     for row in found.models:
         throughput = next((one for one in row.differences if one.metric == THROUGHPUT), None)
         if throughput is not None:
-            tone = Tone.PLAIN if verdict_of(throughput) == NO_DIFFERENCE else Tone.WARNING
             value, detail = difference(throughput.percent), "together vs. alone"
             if (wide := wide_words(throughput.percent)) is not None:
                 value, detail = INCONCLUSIVE, f"{detail}, {wide}"
-            yield Figure(f"{row.name} throughput", value, detail, tone)
+            yield Figure(f"{row.name} throughput", value, detail, _row_tone(throughput))
 
 
 def _figures_section(found: Interference) -> Section | None:

@@ -129,9 +129,9 @@ def _header(study: Study, tag: str) -> str:
     return f"{row.title} ({study.rate_unit})" if is_plain else row.header
 
 
-def expected_section(study: Study) -> Iterator[Section]:
+def expected_section(study: Study, worded: Callable[[str], str] = str) -> Iterator[Section]:
     """Yield the section with forecasts against measurements, if there are any."""
-    expected = predicted_chart(study)
+    expected = predicted_chart(study, worded)
     if expected is not None:
         yield Section("expected", "Expected and measured", _error(study), (expected,))
 

@@ -1,6 +1,6 @@
 """Charts of a study: a line per variant over its loads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
 from inferometer.report.documents.levels import error_bar, line_colour
@@ -99,13 +99,14 @@ def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ..
     return (Span(limit, most, f"beyond {plain_number(limit)}", is_faded=True),)
 
 
-def predicted_chart(study: Study) -> Chart | None:
-    """Measured against expected throughput."""
+def predicted_chart(study: Study, worded: Callable[[str], str] = str) -> Chart | None:
+    """Measured against expected throughput; `worded` names configurations as the page does."""
     points, unit = [], study.rate_unit
     for trial in study.measured:
         expected, found = dict(trial.predicted).get(THROUGHPUT), trial.combined(THROUGHPUT)
         if expected is not None and found is not None:
-            tip = f"{trial.name}, {load_text(trial)}: expected {quantity(expected)}, measured {quantity(found)} {unit}"
+            words = f"expected {quantity(expected)}, measured {quantity(found)} {unit}"
+            tip = f"{worded(trial.name)}, {load_text(trial)}: {words}"
             points.append(ChartPoint(expected, found, tip, y_limits=_limits(trial, THROUGHPUT)))
     if not points:
         return None

@@ -46,6 +46,8 @@ BEST = 5  # configurations in the first table, besides the model's own
 OWN = "own config"
 _SLO_WORDS = {SHOWN: "met", NOT_SHOWN: "violated", INCONCLUSIVE: "undecided"}
 _SLO_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
+_LIMIT_TONES = {**_SLO_TONES, SHOWN: Tone.PLAIN}  # of a figure that the SLO limits
+_GAIN_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.PLAIN, INCONCLUSIVE: Tone.WARNING}
 NAME = Column("Configuration", is_number=False, is_name=True)
 
 
@@ -313,15 +315,9 @@ def _tone(study: Study, found: Recommendation | None) -> Tone:
         return Tone.WARNING
     if found.best.name == study.default_name:
         return Tone.PLAIN
-    if found.ruling == NOT_SHOWN and found.gain is not None:
-        return Tone.PLAIN
     if found.gain is None:
         return Tone.WARNING if found.ruling == INCONCLUSIVE else Tone.GOOD
-    return Tone.GOOD if _is_proven(found) else Tone.WARNING
-
-
-def _is_proven(found: Recommendation) -> bool:
-    return found.is_sure and found.is_repeated
+    return _GAIN_TONES[found.ruling]
 
 
 def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
@@ -337,7 +333,7 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         )
     if p99 is not None:
         limits = [row for goal in study.goals for row in goal.constraints if "latency" in row.tag]
-        tone = Tone.PLAIN if found.does_pass or not limits else Tone.BAD
+        tone = _LIMIT_TONES[found.slo] if limits else Tone.PLAIN
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
     if found.gain is not None and best.name != study.default_name:
         detail = "no certain gain"
@@ -351,7 +347,7 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         value = difference(found.gain)
         if (wide := wide_words(found.gain)) is not None:
             value, detail = INCONCLUSIVE, wide
-        yield Figure("Gain", value, detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
+        yield Figure("Gain", value, detail, _GAIN_TONES[found.ruling])
 
 
 # --- sections
@@ -364,7 +360,7 @@ def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
         yield from _users_section(study)
         yield _configuration_section(study)
     yield from _trials_section(study, found)
-    yield from expected_section(study)
+    yield from expected_section(study, partial(worded, study))
     yield from effects_section(study)
     yield from not_done_section(study, partial(worded, study))
     yield from servers_section(study)
@@ -386,7 +382,7 @@ def _best_section(study: Study) -> Section:
     columns = (
         NAME,
         *((Column("Models", is_number=False),) if _has_several(study) else shape),
-        Column("At", is_number=False),
+        Column("At", is_number=False, is_name=True),
         *map(Column, (unit.capitalize(), "±95 %", "p99 ms")),
         *(Column(f"{BY_TAG[other].short} {BY_TAG[other].unit}".strip()) for other in judged),
         Column("vs. own"),
@@ -507,7 +503,11 @@ def _users_section(study: Study) -> Iterator[Section]:
         )
         for trial in front
     )
-    columns = (NAME, Column("At", is_number=False), *map(Column, ("Per user/s", "Tokens/s", "ttft p99 ms")))
+    columns = (
+        NAME,
+        Column("At", is_number=False, is_name=True),
+        *map(Column, ("Per user/s", "Tokens/s", "ttft p99 ms")),
+    )
     table = Table("On the front", columns, cells)
     yield Section("users", "Tokens per user against tokens per server", "", (chart, table), is_detail=True)
 
@@ -564,7 +564,7 @@ def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Sect
     has_servers = any(trial.server is not None for trial in trials)
     columns = (
         NAME,
-        Column("At", is_number=False),
+        Column("At", is_number=False, is_name=True),
         *((Column("Server"),) if has_servers else ()),
         *map(Column, (_rate_of(study)[1].capitalize(), "±95 %", "Expected", "p99 ms")),
         Column("Outcome", is_number=False),

@@ -76,11 +76,12 @@ def _verdict(twin: Twin) -> str:
             for name in twin.within
             if (errors := _errors(twin, name))
         )
+        loads = sum(row.measured is not None for row in twin.forecasts)
         how = (
             "each load predicted from the others" if twin.command == "twin fit" else "predicted and measured"
         )
         return (
-            f"Predictions miss {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} "
+            f"Predictions miss {worst} at {plural(loads, 'load')}, {how}; {inside} of {count} "
             f"figures are inside their {CONFIDENCE} interval.{_ruling_words(twin)}"
         )
     if twin.is_check:

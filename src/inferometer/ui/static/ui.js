@@ -369,7 +369,7 @@
       const sample = state.samples[state.samples.length - 1];
       if (sample) {
         one("#time").hidden = false;
-        if (!state.isOver) {
+        if (!state.isOver && one("#live").dataset.stopping === undefined) {
           const words = sentence(sample);
           if (one("#now").textContent !== words) { one("#now").textContent = words; }
         }
@@ -427,22 +427,25 @@
         requestAnimationFrame(redraw);
       }
     });
-    one("#stop").addEventListener("submit", () => { const button = one("#stop button"); button.textContent = "Stopping …"; });
+    one("#stop").addEventListener("submit", () => { const button = one("#stop button"); button.textContent = "Stopping …"; button.disabled = true; });
     addEventListener("resize", () => { isDirty = true; drawn = -Infinity; requestAnimationFrame(redraw); });
   };
 
   // --- the list of runs: selection and automatic refresh
   const runs = () => {
+    const every = one("#all");
     const count = () => {
-      const chosen = all("#chosen [name=run]:checked").length;
+      const boxes = all("#chosen [name=run]");
+      const chosen = boxes.filter((box) => box.checked).length;
       const button = one("#compare");
       if (!button) { return; }
+      every.checked = chosen > 0 && chosen === boxes.length;
+      every.indeterminate = chosen > 0 && chosen < boxes.length;
       button.disabled = chosen < 2;
       all("#acts button[formaction]").forEach((act) => { act.disabled = chosen < 1; });
       one("#chosen-count").textContent = chosen === 0 ? "Select one or more." : `${chosen} selected`;
     };
     document.addEventListener("change", count);
-    const every = one("#all");
     if (every) {
       every.hidden = false;
       every.addEventListener("change", () => { all("#chosen [name=run]").forEach((box) => { box.checked = every.checked; }); count(); });
@@ -454,6 +457,7 @@
       if (document.hidden || all("#chosen [name=run]").includes(document.activeElement)) { return; }
       let fresh;
       try { fresh = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html"); } catch { return; }
+      if (!one("#chosen") !== !one("#chosen", fresh) && !document.activeElement.matches("input, select")) { location.reload(); return; }
       const chosen = new Set(all("#chosen [name=run]:checked").map((box) => box.value));
       for (const part of all("[data-fresh]")) {
         const other = one(`[data-fresh="${part.dataset.fresh}"]`, fresh);

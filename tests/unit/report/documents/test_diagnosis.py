@@ -157,7 +157,7 @@ def test_trials_show_predicted_and_measured_figures():
         )
     )
     shown = " ".join(shown.split())
-    assert "Before 17.4, after 31.0 infer/s (+78 %) at concurrency 4. Now: second limits it." in shown
+    assert "Before 17.4, after 31.0 infer/s at concurrency 4, +78 %. Now: second limits it." in shown
     assert "refused" in shown
     assert "The server is back to its original configuration." in shown
     assert trial_words(trials[0], INFERENCES).endswith(

@@ -20,16 +20,25 @@ from inferometer.report.document import (
     Document,
     Messages,
     Table,
+    Tone,
 )
+from inferometer.report.format import plural
 from inferometer.report.page import NARROW, WIDE, chart_note, draw, render
 from inferometer.report.saved import document, to_html
 from inferometer.stats.estimate import Estimate
 from inferometer.store.store import Store
 from inferometer.tune.model_config import parse_text
 from inferometer.ui.trends import document_of, trend_view
-from tests.support.capacity_plans import sample_capacity
+from tests.support.capacity_plans import constant_capacity, sample_capacity
 from tests.support.planted_store import planted_history
-from tests.support.reports import sample_diagnosis, sample_interference, sample_latency, sample_result
+from tests.support.reports import (
+    sample_diagnosis,
+    sample_interference,
+    sample_latency,
+    sample_result,
+    sample_scenario,
+    sample_study,
+)
 from tests.support.twins import sample_twin
 
 CUT = "The y axis does not start at 0."
@@ -65,16 +74,23 @@ def test_a_twin_has_one_confidence_level_and_no_cell_that_breaks_inside_a_number
             assert column.is_number or column.is_name or not has_numbers, (table.caption, column.name)
 
 
+def single(option):
+    """An option of which one replica suffices."""
+    if option.fewest is None:
+        return option
+    one = replace(option.fewest, replicas=1)
+    return replace(option, fewest=one, whole=replace(one, replicas=2), fewer=None)
+
+
 def test_a_plan_for_a_constant_rate_draws_utilisation() -> None:
-    plan = sample_capacity()
-    busiest = plan.stretches[plan.peak]
-    options = tuple(
-        replace(option, over_time=(option.replicas,) if option.replicas else (), autoscaling=None)
-        for option in plan.options
-    )
-    flat = replace(plan, form="rate", stretches=(busiest,), options=options)
+    flat = constant_capacity()
+    options = flat.options
     (chart,) = blocks(document(flat), Chart)
     assert "fewer replicas than the SLO needs, according to the measured figures" in chart.note
+    light = replace(
+        flat, stretches=(replace(flat.stretches[0], rate=5.0),), options=tuple(map(single, options))
+    )
+    assert "ollow" not in blocks(document(light), Chart)[0].note
     drawn = {line.name: {point.x: point for point in line.runs[0]} for line in chart.series}
     for option in options[:2]:
         points = drawn[option.name]
@@ -96,6 +112,32 @@ def test_a_diagnosis_keeps_to_the_diagnosed_concurrency() -> None:
     (steps,) = (table for table in blocks(page, Table) if table.caption == "The steps in numbers")
     place = [column.name for column in steps.columns].index("Share")
     assert [row[place] for row in steps.rows] == ["93 %", "5.0 %", "1.0 %"]
+
+
+def test_a_predicted_gain_is_no_shown_gain_and_stays_at_the_diagnosed_concurrency() -> None:
+    found = sample_diagnosis()
+    elsewhere = replace(found.suggestions[0], concurrency=64, throughput=7777.0)
+    for suggestions, values in (((elsewhere,), []), (found.suggestions, ["90.0 infer/s"])):
+        page = document(replace(found, suggestions=suggestions, trials=()))
+        cards = [card for card in page.figures if card.label == "Within reach"]
+        assert [card.value for card in cards] == values
+        assert all(card.tone is Tone.PLAIN for card in cards)
+
+
+def test_a_twin_counts_only_the_loads_that_it_can_judge() -> None:
+    twin = sample_twin()
+    judged = sum(row.measured is not None for row in twin.forecasts)
+    assert judged < len(twin.forecasts)
+    assert f"at {plural(judged, 'load')}, predicted and measured" in document(twin).verdict
+
+
+def test_the_windows_of_a_scenario_are_by_phase() -> None:
+    titles = [chart.title for chart in blocks(document(sample_scenario()), Chart)]
+    assert "Throughput of each window, by phase" in titles
+
+
+def test_a_search_names_configurations_the_same_everywhere() -> None:
+    assert "classifier_config" not in str(document(sample_study()).sections).replace('name: "', "")
 
 
 def test_suggested_settings_can_be_pasted_into_config_pbtxt() -> None:
