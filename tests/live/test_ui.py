@@ -246,6 +246,22 @@ def test_every_other_page_is_fit_for_use(shown, triton):
     check_page(shown, "/?q=no-such-run")
 
 
+def test_the_list_shows_the_first_run_by_itself_and_keeps_its_selection(shown):
+    tab = shown.tab
+    shown.visit("/")
+    assert "No runs yet" in evaluate(tab, "document.body.innerText")
+    planted_history(shown.store.folder, planted_figures(2, seed=1))
+    wait_until(tab, "document.querySelectorAll('#chosen [name=run]').length === 2")
+    evaluate(tab, "document.querySelectorAll('#chosen [name=run]').forEach(box => box.click())")
+    assert evaluate(tab, "document.querySelector('#all').checked")
+    evaluate(tab, "document.querySelector('#compare').click()")
+    wait_until(tab, "location.pathname === '/compare'")
+    evaluate(tab, "history.back()")
+    wait_until(tab, "location.pathname === '/' && document.querySelector('#chosen-count')")
+    wait_until(tab, "document.querySelector('#chosen-count').textContent === '2 selected'")
+    assert not evaluate(tab, "document.querySelector('#compare').disabled")
+
+
 def test_the_focus_leaves_every_page_again(shown):
     """No trap: who goes on pressing Tab comes back to the beginning."""
     for path in ("/", "/new?command=demo"):

@@ -147,6 +147,11 @@ def scale(axis: ChartAxis, values: Sequence[float], *, start: float, end: float,
         low, high, marks = 0.0, max(high, 1.0), TAIL_TICKS
     else:
         reached = (*values, 0.0) if axis.is_from_zero or not values else values
+        if (
+            not axis.is_from_zero and max(reached) - min(reached) < LEAST_RANGE
+        ):  # a single value is in the middle
+            margin = 1.0 if axis.is_whole else abs(reached[0]) * 0.05 or 1.0
+            reached = (reached[0] - margin, reached[0] + margin)
         low, high, marks = _linear_range(reached, ticks, 1.0 if axis.is_whole else 0.0, axis.step)
     shown = tuple(mark for mark in marks if low <= laid_out(axis.spread, mark) <= high + 1e-9)
     return Scale(axis.spread, low, high, start, end, shown)
@@ -419,7 +424,8 @@ def _grid(chart: Chart, frame: _Frame, room: _Room) -> Iterator[Markup]:
             yield from (_line("grid", x, top, x, bottom), *words)
             below = "" if chart.x.below is None else chart.x.below(tick)
             height = bottom + 17 + _LINE_STEP
-            places = [(x, height, "middle"), (frame.width, height, "end"), (0, height, "")]
+            ends = [(0, height, ""), (frame.width, height, "end")]
+            places = [(x, height, "middle"), *(ends if x < frame.width / 2 else ends[::-1])]
             yield from room.text("tick", below, places if below else [])
     yield _line("axis", left, bottom, right, bottom)
     yield from room.text("title", chart.x.title, [(right, bottom + _below(chart.x) - 6, "end")])

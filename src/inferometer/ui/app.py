@@ -323,8 +323,8 @@ def _state(site: Site, run: Run) -> str:
         return "left alone"
     try:
         found = site.store.get(run.id)
-        words = badge(found)
-        return "\t".join((found.state, words.tone, words.words)) if found.is_over else found.state
+        words, why = badge(found), " ".join(found.verdict.split())
+        return "\t".join((found.state, words.tone, words.words, why)) if found.is_over else found.state
     except UsageError:
         return "gone"  # nothing was measured, so the run was removed
 

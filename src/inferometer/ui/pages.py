@@ -87,6 +87,8 @@ FINISHED_WORDS = STATE_WORDS[FINISHED]
 
 def badge(run: Run) -> Badge:
     """The badge of a run; a run without problems is only marked as finished, since its verdict says the rest."""
+    if run.state == FAILED and run.is_stopped:  # before there was anything to report
+        return Badge("warning", "stopped")
     if run.state != FINISHED:
         return Badge(_STATE_TONES[run.state], STATE_WORDS[run.state])
     is_inconclusive = run.outcome == INCONCLUSIVE  # of which a problem says more

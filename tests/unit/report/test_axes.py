@@ -44,3 +44,11 @@ def test_the_tail_axis_gives_every_nine_the_same_room():
 def test_an_axis_of_whole_numbers_has_no_tick_between_them():
     found = scale(ChartAxis("load", str, is_whole=True), (1.0, 4.0), start=0, end=100, ticks=8)
     assert found.ticks == (0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(("value", "is_whole"), [(1.0, True), (124.0, False), (0.0, False)])
+def test_a_single_value_is_in_the_middle_of_an_axis_without_zero(value, is_whole):
+    found = scale(
+        ChartAxis("title", is_whole=is_whole, is_from_zero=False), (value,), start=0, end=100, ticks=5
+    )
+    assert 25 < found.place(value) < 75

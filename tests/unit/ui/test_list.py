@@ -16,7 +16,7 @@ from inferometer.report.saved import document, to_junit
 from inferometer.stats.measurement import FailureGroup
 from inferometer.stats.slo_outcome import PromiseOutcome, TermOutcome
 from inferometer.stats.verdict import INCONCLUSIVE
-from inferometer.store.run import FINISHED, Run, to_plain
+from inferometer.store.run import FAILED, FINISHED, Run, to_plain
 from inferometer.store.store import Store
 from inferometer.tune.study import Recommendation
 from inferometer.ui.app import _state
@@ -91,7 +91,9 @@ def test_the_badge_shows_the_outcome_of_a_run(ask, kept, site, answer, code, ton
     shown = f'<span class="state {tone}">{words}</span>'
     assert shown in ask(f"/runs/{run.id}").text
     assert (shown in ask("/").text) == (words != "finished")
-    assert _state(site, run) == f"finished\t{tone}\t{words}"  # for the live page
+    state, *shown, why = _state(site, run).split("\t")  # for the live page
+    assert (state, shown) == ("finished", [tone, words])
+    assert why == site.store.get(run.id).verdict
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,11 @@ def test_an_inconclusive_answer_has_its_badge_also_where_that_is_allowed(kept, c
         assert badge(allowed) == Badge("warning", "inconclusive")
         assert badge(replace(allowed, code=70)).words == "exit code 70"
     assert badge(kept(sample_result(), words=(command,))).words == "finished"
+
+
+def test_a_run_that_was_stopped_before_it_had_a_result_is_not_a_failure():
+    for code, found in ((130, Badge("warning", "stopped")), (3, Badge("bad", "failed"))):
+        assert badge(Run("abcd1234", "measure", state=FAILED, code=code)) == found
 
 
 def test_a_search_that_is_undecided_at_its_lightest_load_is_not_marked_as_broken(kept, site):

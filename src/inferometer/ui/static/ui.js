@@ -256,6 +256,7 @@
     client_cores: [(value) => digits(value, 2), "cores"], server_waiting: [(value) => digits(value, 2), "in the server"],
     gpu: [(value) => Math.round(value * 100) + " %"], tokens_per_s: [amount],
   };
+  const SILENT_S = 3; // without any answer
   const MOST_SAMPLES = 3000;
   const CHARTS_MS = 950; // shortest time between two drawings of the charts
   const live = () => {
@@ -333,16 +334,18 @@
       one("#said ul").append(made("li", text, isWarning ? "warning" : ""));
       one("#said").hidden = false;
     };
-    const over = (how, tone = "bad", badge = "") => {
+    const over = (how, tone = "bad", badge = "", why = "") => {
       if (state.isOver) { return; }
       state.isOver = true;
       const now = one("#now");
       const [words, act, place] = {
         killed: ["The process of this run was killed. ", "See what it had measured", "/runs/" + one("#live").dataset.run],
         "left alone": ["The browser interface has exited; the run continues. ", "Its page, once `inferometer ui` is running again", location.pathname],
+        failed: [why ? `The run failed: ${why}. ` : "The run failed. ", "Open its page", "/runs/" + one("#live").dataset.run],
         gone: ["The run ended before anything was measured. ", "See the list of runs for the reason", "/"],
       }[how] || [badge === "finished" ? "The run has ended. " : `The run has ended: ${badge}. `, "Open its report", "/runs/" + one("#live").dataset.run];
       now.textContent = words;
+      now.classList.remove("warning");
       now.classList.add(tone);
       const link = made("a", act);
       link.href = place;
@@ -351,17 +354,24 @@
       one("#done").hidden = true;
     };
 
+    /** Seconds without an answer, if there are more than a few. */
+    const silent = (sample) => {
+      const answered = state.samples.findLast((row) => row.per_s > 0);
+      const since = sample.at - (answered ? answered.at : state.began);
+      return since >= SILENT_S ? since : 0;
+    };
     const sentence = (sample) => {
       const level = state.levels.get(sample.number);
       const phase = sample.phase === "measuring" ? "Measuring" : "Warming up";
       const parts = [level ? `${phase} ${level.title}` : phase];
       if (state.planned && state.planned.levels > 1) { parts[0] += `, level ${sample.number} of ${state.planned.levels}`; }
       if (isNumber(sample.left_s)) { parts.push(`at most ${clock(sample.left_s)} left`); }
+      if (silent(sample)) { parts.push(`no request has been answered for ${clock(silent(sample))}`); }
       if (state.bracket) {
         const { low, high } = state.bracket;
         parts.push(isNumber(high) ? `the limit lies between ${amount(low || 0)} and ${amount(high)}` : `the limit lies above ${amount(low || 0)}`);
       }
-      return parts.join(": ").replace(/: (at|the)/g, "; $1") + ".";
+      return parts.join("; ") + ".";
     };
     const redraw = () => {
       if (!isDirty || document.hidden) { return; }
@@ -372,6 +382,7 @@
         if (!state.isOver && one("#live").dataset.stopping === undefined) {
           const words = sentence(sample);
           if (one("#now").textContent !== words) { one("#now").textContent = words; }
+          one("#now").classList.toggle("warning", silent(sample) > 0);
         }
         for (const [name, [written, unit]] of Object.entries(TILES)) {
           const tile = one(`[data-tile="${name}"]`);
@@ -452,6 +463,7 @@
       one("#tag").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); one("#add-tag").click(); } });
     }
     for (const menu of all(".menus select")) { menu.addEventListener("change", () => menu.form.requestSubmit()); }
+    addEventListener("pageshow", count); // after the back button, boxes are checked as before
     count();
     setInterval(async () => {
       if (document.hidden || all("#chosen [name=run]").includes(document.activeElement)) { return; }
