@@ -46,6 +46,7 @@ MARK = 6.0  # pixels from the centre of a mark to its edge, with a margin
 NUMBERS = 200  # most points in the table below a chart
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _LETTER = 7.0  # width of a letter in a tick label, in pixels, rounded up
+_LINE_POINTS = 3.0  # pixels between places along a line
 _LINE = 12.0  # height of a line of text in pixels
 _LINE_STEP = 14.0  # distance between two lines of text in pixels
 _TIMES = (
@@ -352,12 +353,12 @@ def draw(chart: Chart, width: int) -> Markup:
 
 
 def _along(series: Sequence[ChartLine], frame: _Frame) -> Iterator[tuple[float, float]]:
-    """Places along the drawn lines, closer together than the height of a text."""
+    """Places along the drawn lines, a few pixels apart."""
     for row in series:
         for run in row.runs:
             places = [(frame.x.place(point.x), frame.y.place(point.y)) for point in run]
             for (x, y), (end_x, end_y) in pairwise(places):
-                steps = math.ceil(math.hypot(end_x - x, end_y - y) / _LETTER)
+                steps = math.ceil(math.hypot(end_x - x, end_y - y) / _LINE_POINTS)
                 for step in range(steps):
                     yield x + (end_x - x) * step / steps, y + (end_y - y) * step / steps
 
