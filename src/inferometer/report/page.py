@@ -98,7 +98,7 @@ def _environment() -> "Environment":
 
 
 def _columns(count: int, most: int) -> int:
-    """The number of columns that fills rows of at most so many cards evenly."""
+    """Return the number of columns that spreads cards evenly over rows of up to `most`."""
     return math.ceil(count / math.ceil(count / most))
 
 
