@@ -456,14 +456,14 @@ def _changed(result: Result) -> Result:
 
 def _differences(before: Level, after: Level) -> Iterator[Difference]:
     for name, percent, verdict, reason in _CHANGES:
-        values = []
-        for level in (before, after):
-            found = level.measurement
-            assert found is not None
-            is_rate = name == "throughput"
-            value = found.infer_per_s.value if is_rate else found.latency.percentile_ns(float(name[1:]))
-            values.append(float(value))
-        yield Difference(name, *values, percent, verdict, reason)
+        yield Difference(name, _figure(before, name), _figure(after, name), percent, verdict, reason)
+
+
+def _figure(level: Level, name: str) -> float:
+    found = level.measurement
+    assert found is not None
+    is_rate = name == "throughput"
+    return float(found.infer_per_s.value if is_rate else found.latency.percentile_ns(float(name[1:])))
 
 
 def classic_report(result: Result) -> str:

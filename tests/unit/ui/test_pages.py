@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inferometer.report.page import render
+from inferometer.store.run import Run
 from inferometer.store.store import Store
 from inferometer.ui.jobs import Jobs
 from inferometer.ui.trends import document_of, trend_view
@@ -108,7 +109,7 @@ def test_a_run_is_deleted(ask, kept, site):
 
 
 def test_a_run_that_was_told_to_stop_says_so_and_can_be_stopped_at_once(ask, site, monkeypatch):
-    told = []
+    told: list[Run] = []
     monkeypatch.setattr("inferometer.ui.app.interrupt", told.append)
     with Store(site.folder).begin("measure", ("measure", "localhost:8000", "simple")) as keeper:
         page = ask(f"/runs/{keeper.run.id}/live").text

@@ -78,7 +78,9 @@ def replica_chart(plan: CapacityPlan) -> Chart:
         for number, option in enumerate(option for option in plan.options if option.fewest is not None)
     ]
     has_fewer = any(point.is_doubtful for line in lines for point in line.runs[0])
-    fewer = "Hollow: fewer replicas than the SLO needs, according to the measured figures. " if has_fewer else ""
+    fewer = (
+        "Hollow: fewer replicas than the SLO needs, according to the measured figures. " if has_fewer else ""
+    )
     return Chart(
         f"Utilisation of each replica at {quantity(rate)} requests/s",
         ChartAxis("replicas", is_whole=True),
