@@ -126,7 +126,7 @@ def _problem(level: Level, most_failed: float, unit: str) -> tuple[str, str]:
     found = level.measurement
     if found is None and level.has_remark(Note.INTERRUPTED):
         return "skipped", "interrupted"
-    if level.is_cut_short or found is None or not found.request_count:
+    if level.is_cut_short or level.has_remark(Note.CLIENT_LOST) or found is None or not found.request_count:
         return "failure", verdict_words(level)
     if found.failed_share > most_failed:
         return "failure", f"{found.failed_count:,} of {plural(found.ended_count, 'request')} failed"

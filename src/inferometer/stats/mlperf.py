@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.frozen import frozen
 from inferometer.base.units import duration, plain_number
+from inferometer.stats.binomial import at_least
 
 Scenario = Literal["server", "offline", "single-stream", "multi-stream"]
 SCENARIOS: tuple[Scenario, ...] = ("server", "offline", "single-stream", "multi-stream")
@@ -121,6 +122,13 @@ class SequentialAnswer:
     over: int  # of these queries, over the target
     error: float = ERROR
 
+    @property
+    def is_violated(self) -> bool:
+        """Whether the test, or that of early stopping turned around, shows that the target is violated."""
+        if self.answer != "undecided":
+            return self.answer == "violated"
+        return at_least(self.over, self.queries, 1 - self.share) < 1 - CONFIDENCE
+
 
 @frozen
 class MlperfVerdict:
@@ -143,8 +151,10 @@ class MlperfVerdict:
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether the measured percentile itself is over the target: a longer run would not help."""
-        return any(rule.name == LATENCY_RULE for rule in self.failed)
+        """Whether a target is shown to be violated, so that a longer run would not help. The measured percentile alone
+        may be over it by chance."""
+        is_over = any(rule.name == LATENCY_RULE for rule in self.failed)
+        return is_over and any(row.is_violated for row in self.sequential)
 
 
 def judge_mlperf(settings: MlperfSettings, log: MlperfLog) -> MlperfVerdict:

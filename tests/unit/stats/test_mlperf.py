@@ -88,6 +88,20 @@ def test_the_rules_that_fail_are_named(latencies: list[int], span_s: float, fail
     assert failed_rules(SERVER, log(*latencies, span_s=span_s)) == failed
 
 
+@pytest.mark.parametrize(
+    ("over", "queries", "is_shown"),
+    [(3, 270, False), (10, 600, False), (30, 600, True), (9, 60, True), (60, 60, True), (1, 50, False)],
+)
+def test_a_percentile_over_the_target_by_chance_is_no_violation(
+    over: int, queries: int, is_shown: bool
+) -> None:
+    latencies = np.full(queries, 900)
+    latencies[:: queries // over][:over] = 2000
+    verdict = judge_mlperf(SERVER, log(*latencies))
+    assert LATENCY_RULE in [rule.name for rule in verdict.failed]
+    assert verdict.is_too_slow is is_shown
+
+
 def test_token_targets_are_judged_one_by_one() -> None:
     targets = (MlperfTarget("ttft", 1000), MlperfTarget("tpot", 50))
     times = {"latency": np.full(1000, 9), "ttft": np.full(1000, 900), "tpot": np.full(1000, 60)}
