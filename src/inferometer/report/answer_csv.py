@@ -18,8 +18,9 @@ from inferometer.report.documents.speed import verdict_of
 from inferometer.stats import figures
 from inferometer.stats.estimate import Estimate
 from inferometer.stats.inspection import Inspection
-from inferometer.tune.scoring import passes
-from inferometer.tune.study import Study
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
+from inferometer.tune.keeping import keeps
+from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Trial
 from inferometer.twin.twin import FIGURES, LoadForecast, Twin
 from inferometer.twin.twin import THROUGHPUT as TWIN_THROUGHPUT
@@ -37,7 +38,8 @@ def diagnosis_csv(answer: Diagnosis) -> str:
 
 
 def study_csv(answer: Study) -> str:
-    return _text(_trial(answer, trial) for trial in answer.trials)
+    found = recommend(answer)
+    return _text(_trial(answer, found, trial) for trial in answer.trials)
 
 
 def inspection_csv(answer: Inspection) -> str:
@@ -227,9 +229,12 @@ def _forecast(row: LoadForecast) -> Row:
     return tuple(cells)
 
 
-def _trial(study: Study, trial: Trial) -> Row:
-    best = study.ranked[0].best if study.ranked else None
-    is_best = best is not None and trial.setting == best.setting
+_KEPT = {SHOWN: "yes", NOT_SHOWN: "no", INCONCLUSIVE: INCONCLUSIVE}
+
+
+def _trial(study: Study, found: Recommendation | None, trial: Trial) -> Row:
+    is_best = found is not None and trial.is_measured and trial.setting == found.best.best.setting
+    recommended = "" if found is None or not is_best else "yes" if found.is_supported else INCONCLUSIVE
     return (
         ("Model", trial.models),
         ("Configuration", trial.name),
@@ -242,7 +247,7 @@ def _trial(study: Study, trial: Trial) -> Row:
         *_ends(study.rate_unit.capitalize(), facts.estimate(trial, figures.THROUGHPUT)),
         *_ends("p99 latency", facts.estimate(trial, figures.LATENCY_P99), NS_PER_MS / NS_PER_US),
         (f"Expected {study.rate_unit}", dict(trial.predicted).get(figures.THROUGHPUT)),
-        ("Keeps constraints", ("yes" if passes(study.goals, trial) else "no") if trial.is_measured else ""),
-        ("Recommended", "yes" if is_best and trial.is_measured else ""),
+        ("Keeps constraints", _KEPT[keeps(study.goals, trial)] if trial.is_measured else ""),
+        ("Recommended", recommended),
         ("Reason", trial.reason),
     )

@@ -5,7 +5,7 @@ a figure whose interval contains the limit is inconclusive, and so is a figure o
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from inferometer.stats.binomial import SIDE, share_estimate
 from inferometer.stats.estimate import Estimate
@@ -21,7 +21,7 @@ _ORDER = (NOT_SHOWN, INCONCLUSIVE, SHOWN)
 
 def keeps(goals: Goals, trial: Trial) -> Ruling:
     """Return whether a trial shows that its configuration meets all limits; not shown if it violates one."""
-    return min(_rulings(goals, trial), key=_ORDER.index, default=SHOWN)
+    return min((found for _, found in _rulings(goals, trial)), key=_ORDER.index, default=SHOWN)
 
 
 def any_keeps(goals: Goals, ranked: Sequence[RankedVariant]) -> Ruling:
@@ -30,13 +30,19 @@ def any_keeps(goals: Goals, ranked: Sequence[RankedVariant]) -> Ruling:
     return max(found, key=_ORDER.index, default=INCONCLUSIVE)
 
 
-def _rulings(goals: Goals, trial: Trial) -> Iterator[Ruling]:
+def by_ruling(goals: Goals, trial: Trial) -> Mapping[Ruling, tuple[Constraint, ...]]:
+    """Return the limits that a trial shows to be met, does not show, and leaves open."""
+    rows = tuple(_rulings(goals, trial))
+    return {ruling: tuple(limit for limit, found in rows if found == ruling) for ruling in _ORDER}
+
+
+def _rulings(goals: Goals, trial: Trial) -> Iterator[tuple[Constraint, Ruling]]:
     for part, goal in enumerate(goals):
         for limit in goal.constraints:
             found = _ruling(limit, trial, part)
             # A client at its own limit adds to every time and sends too little.
             is_by_client = trial.is_client_limited and limit.tag != ERROR_RATE
-            yield INCONCLUSIVE if is_by_client and found == NOT_SHOWN else found
+            yield limit, INCONCLUSIVE if is_by_client and found == NOT_SHOWN else found
 
 
 def _ruling(limit: Constraint, trial: Trial, part: int) -> Ruling:

@@ -1,6 +1,7 @@
 """A whole search as one value and one file, with everything that a report needs."""
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
@@ -124,6 +125,14 @@ def accounted(study: Study, total_s: float) -> Study:
 
 
 @frozen
+class MissedGain:
+    """The gain over the default in percent that another variant may still have, although its figures are no better."""
+
+    name: str
+    gain: Estimate
+
+
+@frozen
 class Recommendation:
     """The best variant, and its gain over the default in percent with an interval (None if no measured default meets
     the constraints)."""
@@ -140,6 +149,7 @@ class Recommendation:
     disturbed: tuple[
         str, ...
     ] = ()  # compared configurations measured beside other programs, unlike the others
+    missed: MissedGain | None = None  # if the default is the best: the largest gain that is not ruled out
 
     @property
     def does_pass(self) -> bool:
@@ -153,15 +163,24 @@ class Recommendation:
     def ruling(self) -> Ruling:
         """Whether the gain over the default is shown. It is inconclusive if it comes from a single run, if this client
         was at its limit for either side, if other programs ran beside only one side, or if it is undecided whether the
-        SLO is met. Without a default it is not shown."""
+        SLO is met. Without a default it is not shown. If the default is the best, the gain of every other variant must
+        be ruled out."""
         if self.slo == INCONCLUSIVE:
             return INCONCLUSIVE
         if self.gain is None:
             return INCONCLUSIVE if self.default_slo == INCONCLUSIVE else NOT_SHOWN
         if self.is_spoilt:
             return INCONCLUSIVE
+        if self.missed is not None:
+            is_ruled_out = rule(self.missed.gain, matters=MATTERS_PERCENT).ruling == NOT_SHOWN
+            return NOT_SHOWN if is_ruled_out else INCONCLUSIVE
         found = rule(self.gain, matters=MATTERS_PERCENT).ruling
         return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether the intervals support the choice of the best variant."""
+        return self.does_pass and self.ruling != INCONCLUSIVE
 
     @property
     def is_sure(self) -> bool:
@@ -198,7 +217,10 @@ def recommend(study: Study) -> Recommendation | None:
         # With such a client, others may give more than they seemed to.
         limited = _limited(ranked) if len(ranked) > 1 else ()
         disturbed = () if base.best.is_host_busy else _disturbed(ranked)
-        return replace(found, gain=Estimate(0.0, 0.0, 0.0), limited=limited, disturbed=disturbed)
+        missed = _maybe_missed(study, base, ranked)
+        return replace(
+            found, gain=Estimate(0.0, 0.0, 0.0), limited=limited, disturbed=disturbed, missed=missed
+        )
     return replace(
         found,
         gain=gain_of_runs(study.goals, study.trials, best.best, base.best),
@@ -206,6 +228,17 @@ def recommend(study: Study) -> Recommendation | None:
         limited=_limited((best, base)),
         disturbed=_disturbed((best, base)),
     )
+
+
+def _maybe_missed(study: Study, base: RankedVariant, ranked: Sequence[RankedVariant]) -> MissedGain | None:
+    """Return the largest gain that the intervals leave to another variant which may meet the SLO; None if there is
+    none."""
+    rows = [
+        MissedGain(row.name, gain_of_runs(study.goals, study.trials, row.best, base.best))
+        for row in ranked
+        if row.name != base.name and keeps(study.goals, row.best) != NOT_SHOWN
+    ]
+    return max(rows, key=lambda row: math.inf if row.gain.high is None else row.gain.high, default=None)
 
 
 def _limited(rows: Iterable[RankedVariant]) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ from inferometer.stats.slo_outcome import PromiseOutcome
 from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.store.run import FINISHED, Run
+from inferometer.tune.scoring import gain_of_runs
 from inferometer.tune.study import recommend
 from inferometer.tune.trial import Figures, pooled
 from inferometer.twin.twin import Band
@@ -528,6 +529,33 @@ def _slower(trial):
         )
     )
     return replace(trial, parts=(replace(part, figures=figures),))
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(st.floats(0.3, 0.999), min_size=4, max_size=4), st.floats(0.001, 1.0), st.integers(1, 4))
+@example([0.98] * 4, 0.3, 1)
+@example([0.5] * 4, 0.02, 3)
+def test_the_own_configuration_is_kept_only_if_no_other_can_be_much_better(shares, width, runs):
+    """Others whose figures are lower may still be better by more than matters, if their intervals allow it."""
+    study = sample_study()
+    others = {row.name: share for row, share in zip(study.ranked, [*shares, 1.0], strict=True)}
+    others[study.default_name] = 1.0
+    trials = []
+    for trial in study.measured:
+        rate = 100 * others[trial.name]
+        wide = Estimate(rate, rate * (1 - min(width, 0.99)), rate * (1 + width))
+        figures = Figures(((THROUGHPUT, wide), (LATENCY_P99, Estimate(2.0, 1.9, 2.1))))
+        parts = (replace(trial.parts[0], figures=figures),)
+        trials += [replace(trial, parts=parts, repeat=n, number=9 * trial.number + n) for n in range(runs)]
+    study = replace(study, trials=tuple(trials))
+    found, made = recommend(study), tuning_document(study)
+    assert found.best.name == study.default_name
+    base, rows = found.best.best, [row.best for row in study.ranked if row.name != study.default_name]
+    most = max(gain_of_runs(study.goals, study.trials, row, base).high for row in rows)
+    assert found.ruling == (NOT_SHOWN if most < 10 else INCONCLUSIVE)
+    assert made.verdict.startswith("Keep" if most < 10 else "Inconclusive whether anything beats")
+    assert made.tone is (Tone.PLAIN if most < 10 else Tone.WARNING)
+    assert not ABSURD.search(made.verdict)
 
 
 def test_one_limited_repeat_limits_the_configuration():

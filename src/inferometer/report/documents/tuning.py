@@ -33,12 +33,12 @@ from inferometer.report.documents.study import (
 )
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT, TOKEN_TAGS, TOKENS
-from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, wide_words
-from inferometer.tune.keeping import keeps
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, signed, wide_words
+from inferometer.tune.keeping import by_ruling, keeps
 from inferometer.tune.knobs import knob_words, knobs_of
 from inferometer.tune.knobs import worded as knobs_worded
-from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
-from inferometer.tune.study import Recommendation, Study, recommend
+from inferometer.tune.scoring import Constraint, RankedVariant, gain, pool
+from inferometer.tune.study import MissedGain, Recommendation, Study, recommend
 from inferometer.tune.trial import ClientLoad, Status, Trial
 from inferometer.tune.variant import ModelVariant, normal
 
@@ -232,19 +232,8 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if not found.does_pass:
         best_words = f"the best without it is {name}: {_gives(study, best)}"
         return f"No configuration meets the SLO ({_promise(study)}); {best_words}."
-    if found.best.name == study.default_name and len(study.ranked) == 1:
-        return f"Only {_own_words(study)} was measured: {_gives(study, best)}."
-    if found.best.name == study.default_name and found.is_spoilt:
-        return (
-            f"Inconclusive whether anything beats {_own_words(study)}: nothing gave more than its "
-            f"{_gives(study, best)}, but {_spoilt_words(study, found)}"
-        )
     if found.best.name == study.default_name:
-        words = f"Keep {_own_words(study)}: nothing tried beats its {_gives(study, best)}"
-        near = [label(study, row.name) for row in _near(study, found.best)]
-        if not near:
-            return f"{words}."
-        return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
+        return _own_best_words(study, found)
     verb = "Run" if len(_working(study, found.best.name)) > 1 else "Run it with"
     own = _own_words(study)
     shapes = name if facts.is_launched(study) else f"{_shapes(study, found.best.name)} ({name})"
@@ -273,6 +262,33 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if not found.is_repeated:
         return f"{words}; {lead} is from one run, which may have been lucky: measure it again before relying on it."
     return f"{words}, {lead}."
+
+
+def _own_best_words(study: Study, found: Recommendation) -> str:
+    """Say how sure it is that nothing beats the configuration that all others are compared with."""
+    own, gives = _own_words(study), _gives(study, found.best.best)
+    if len(study.ranked) == 1:
+        return f"Only {own} was measured: {gives}."
+    lead = f"Inconclusive whether anything beats {own}: nothing gave more than its {gives}, but"
+    if found.is_spoilt:
+        return f"{lead} {_spoilt_words(study, found)}"
+    if found.ruling == INCONCLUSIVE and found.missed is not None:
+        return f"{lead} {_missed_words(study, found.missed)}. A longer --budget can decide it."
+    words = f"Keep {own}: nothing tried beats its {gives}"
+    near = [label(study, row.name) for row in _near(study, found.best)]
+    return (
+        f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
+        if near
+        else f"{words}."
+    )
+
+
+def _missed_words(study: Study, missed: MissedGain) -> str:
+    """Say how much more another configuration may give."""
+    name, gain_of_other = label(study, missed.name), missed.gain
+    if gain_of_other.high is None or is_too_wide(gain_of_other):
+        return f"the measurements are too imprecise to rule out that {name} does"
+    return f"{name} may give up to {signed(gain_of_other.high)} %"
 
 
 def _spoilt_words(study: Study, found: Recommendation) -> str:
@@ -314,17 +330,22 @@ def _tone(study: Study, found: Recommendation | None) -> Tone:
     if found.is_spoilt:
         return Tone.WARNING
     if found.best.name == study.default_name:
-        return Tone.PLAIN
+        return Tone.WARNING if found.ruling == INCONCLUSIVE else Tone.PLAIN
     if found.gain is None:
         return Tone.WARNING if found.ruling == INCONCLUSIVE else Tone.GOOD
     return _GAIN_TONES[found.ruling]
+
+
+def _best_words(found: Recommendation) -> str:
+    """The role of the best configuration, which is recommended only if the intervals support it."""
+    return "recommended" if found.is_supported else "best figures"
 
 
 def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
     if found is None:
         return
     best = found.best.best
-    yield Figure("Recommended", label(study, best.name), _shapes(study, best.name))
+    yield Figure(_best_words(found).capitalize(), label(study, best.name), _shapes(study, best.name))
     tag, unit = _rate_of(study)
     rate, p99 = facts.estimate(best, tag), facts.estimate(best, LATENCY_P99)
     if rate is not None:
@@ -333,7 +354,7 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         )
     if p99 is not None:
         limits = [row for goal in study.goals for row in goal.constraints if "latency" in row.tag]
-        tone = _LIMIT_TONES[found.slo] if limits else Tone.PLAIN
+        tone = _LIMIT_TONES[keeps(study.goals, best)] if limits else Tone.PLAIN
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
     if found.gain is not None and best.name != study.default_name:
         detail = "no certain gain"
@@ -358,7 +379,7 @@ def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
         yield _best_section(study)
         yield from _front_section(study, found)
         yield from _users_section(study)
-        yield _configuration_section(study)
+        yield _configuration_section(study, found)
     yield from _trials_section(study, found)
     yield from expected_section(study, partial(worded, study))
     yield from effects_section(study)
@@ -432,11 +453,12 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
     best = found.best.best
     own = [trial for trial in trials if trial.name == study.default_name]
     others = [trial for trial in trials if trial.name != study.default_name]
+    chosen = [trial for trial in trials if trial.setting == best.setting]
     lines = [
         _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "measured", others, "grey"),
         _line(study, OWN, own, "orange"),
-        _line(study, "recommended", [trial for trial in trials if trial.setting == best.setting], "green"),
+        _line(study, _best_words(found), chosen, "green", has_labels=True),
     ]
     series = tuple(line for line in lines if line.runs)
     xs = [point.x for line in series for run in line.runs for point in run if point.x > 0]
@@ -448,8 +470,8 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
     )
     limit = study.goals[0].limit(LATENCY_P99) if len(study.goals) == 1 else None
     note = "On the front, no other measurement has more throughput at the same or a lower latency."
-    if any(not passes(study.goals, trial) for trial in trials):
-        note += " Hollow points violate the SLO."
+    if any(keeps(study.goals, trial) != SHOWN for trial in trials):
+        note += " Hollow points violate the SLO, or leave it undecided."
     spans: tuple[Span, ...] = ()
     if limit is not None and max(xs, default=0.0) > limit:
         spans = (Span(limit, max(xs), f"beyond {plain_number(limit)} ms", is_faded=True),)
@@ -528,7 +550,13 @@ def _place(trial: Trial) -> tuple[float, float] | None:
 
 
 def _line(
-    study: Study, name: str, trials: Sequence[Trial], colour: str, *, is_joined: bool = False
+    study: Study,
+    name: str,
+    trials: Sequence[Trial],
+    colour: str,
+    *,
+    is_joined: bool = False,
+    has_labels: bool = False,
 ) -> ChartLine:
     points = []
     for trial in trials:
@@ -536,24 +564,24 @@ def _line(
         if place is None or rate is None:
             continue
         tip = f"{label(study, trial.name)}: {_gives(study, trial)}"
-        shown = label(study, trial.name) if name == "recommended" else ""
-        is_broken = not passes(study.goals, trial)
-        points.append(
-            ChartPoint(*place, tip, shown, y_limits=error_bar(rate) if shown else None, is_doubtful=is_broken)
-        )
+        shown = label(study, trial.name) if has_labels else ""
+        is_doubtful = keeps(study.goals, trial) != SHOWN
+        limits = error_bar(rate) if has_labels else None
+        points.append(ChartPoint(*place, tip, shown, y_limits=limits, is_doubtful=is_doubtful))
     runs = (tuple(points),) if is_joined else tuple((point,) for point in points)
     return ChartLine(name, runs if points else (), colour)
 
 
-def _configuration_section(study: Study) -> Section:
+def _configuration_section(study: Study, found: Recommendation | None) -> Section:
     best = study.ranked[0].name
+    which = "recommended" if found is not None and found.is_supported else "best measured"
     if facts.is_launched(study):
         then = tuple(("Then", line) for line in study.call_lines(best))
         command = Facts("Command", (("Run", study.command_line(best)), *then))
-        return Section("configuration", "The recommended command", "", (command,))
+        return Section("configuration", f"The {which} command", "", (command,))
     blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
     lead = f"{label(study, best)}: {_shapes(study, best)}. Copy it into the model repository."
-    return Section("configuration", "The recommended configuration", lead, blocks)
+    return Section("configuration", f"The {which} configuration", lead, blocks)
 
 
 def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
@@ -588,16 +616,10 @@ def _outcome(study: Study, trial: Trial, found: Recommendation | None) -> tuple[
     if not trial.is_measured:
         return "failed", Tone.BAD
     if found is not None and found.does_pass and trial.setting == found.best.best.setting:
-        return "recommended", Tone.GOOD
-    broken = [
-        row
-        for place, goal in enumerate(study.goals)
-        for row in goal.constraints
-        if _breaks(row, trial, place)
-    ]
-    return (f"violates {', '.join(map(_limit, broken))}", Tone.WARNING) if broken else ("ok", Tone.PLAIN)
-
-
-def _breaks(row: Constraint, trial: Trial, part: int) -> bool:
-    value = trial.value(row.tag, part)
-    return value is not None and row.violation(value) > 0
+        return _best_words(found), Tone.GOOD if found.is_supported else Tone.WARNING
+    limits = by_ruling(study.goals, trial)
+    if broken := limits[NOT_SHOWN]:
+        return f"violates {', '.join(map(_limit, broken))}", Tone.WARNING
+    if undecided := limits[INCONCLUSIVE]:
+        return f"undecided: {', '.join(map(_limit, undecided))}", Tone.WARNING
+    return "ok", Tone.PLAIN
