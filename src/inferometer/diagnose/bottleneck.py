@@ -444,4 +444,9 @@ def _growth_words(rows: Sequence[Observation]) -> str:
 
 
 def _more_words(rows: Sequence[Observation]) -> str:
-    return "" if _growth_ruling(rows) == NOT_SHOWN else " Throughput would grow with more load."
+    """Say what more load would do, as far as the intervals show it."""
+    return {
+        SHOWN: " Throughput would grow with more load.",
+        NOT_SHOWN: "",
+        INCONCLUSIVE: " More load may raise throughput: measure at a higher concurrency to find out.",
+    }[_growth_ruling(rows)]
