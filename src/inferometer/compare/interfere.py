@@ -361,7 +361,7 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
         gpu_share=mean([use.gpu_share for use in hosts]),
         gpu_memory_share=mean(memory),
         others=mean([use.others for use in hosts]),
-        client_waiting=(mean([use.ours.waiting for use in hosts]) or 0.0) if has_proc() else None,
+        client_waiting=(mean([use.senders.waiting for use in hosts]) or 0.0) if has_proc() else None,
         gpu_strangers=tuple(sorted({pid for use in hosts for pid in _gpu_strangers(use)})),
     )
 
@@ -416,7 +416,7 @@ def _has_busy_gpu(use: SharedUse | None) -> TypeGuard[SharedUse]:
 _OF_TURN: Mapping[str, Callable[[HostUse], float | None]] = {
     "server_cores": lambda use: use.server,
     "waiting": lambda use: use.server_waiting,
-    "client_waiting": lambda use: use.ours.waiting,
+    "client_waiting": lambda use: use.senders.waiting,
 }
 
 

@@ -203,7 +203,7 @@ class HostWatch:
         self._clock = clock
         self._gpus: list[Mapping[str, Gpu]] = []
         self._power = _PowerLog()
-        self._ours = self._theirs = frozenset[int]()
+        self._ours = self._senders = self._theirs = frozenset[int]()
         self._first: _Look | None = None
         self._last: _Look | None = None
         self._crowded_s = self._crowded_core_s = 0.0
@@ -258,6 +258,7 @@ class HostWatch:
             gpus=gpus,
             server_cores=self._server_cores,
             server_waiting=last.use(first, self._theirs).waiting,
+            workers=last.use(first, self._senders) if self._senders else None,
         )
 
     def _with_users(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
@@ -284,7 +285,8 @@ class HostWatch:
         self._theirs = self._table.family(servers)
         if os.getpid() in self._theirs and os.getpid() not in servers:
             self._theirs -= self._table.family((os.getpid(),))
-        self._ours = frozenset((os.getpid(), *self._workers())) - self._theirs
+        self._senders = frozenset(self._workers()) - self._theirs
+        self._ours = self._senders | (frozenset((os.getpid(),)) - self._theirs)
 
     def _look(
         self, used: Callable[[Iterable[int]], dict[int, Used]] | None = None, *, waits: bool = False
@@ -391,15 +393,21 @@ def together(uses: Iterable[HostUse | None]) -> HostUse | None:
         return None
     crowded_s = sum(use.crowded_s for use in known)
     servers = [use.server * use.seconds for use in known if use.server is not None]
+
+    def mean(rows: Iterable[CoreUse]) -> CoreUse:
+        weighted = [(row, use.seconds / seconds) for row, use in zip(rows, known, strict=True)]
+        return CoreUse(
+            sum(row.cores * part for row, part in weighted),
+            sum(row.waiting * part for row, part in weighted),
+            sum(row.runs * part for row, part in weighted),
+        )
+
     return HostUse(
         cores=known[0].cores,
         busy=sum(use.busy * use.seconds for use in known) / seconds,
         server=sum(servers) / seconds if servers else None,
-        ours=CoreUse(
-            sum(use.ours.cores * use.seconds for use in known) / seconds,
-            sum(use.ours.waiting * use.seconds for use in known) / seconds,
-            sum(use.ours.runs * use.seconds for use in known) / seconds,
-        ),
+        ours=mean(use.ours for use in known),
+        workers=mean(use.senders for use in known),
         is_local=known[0].is_local,
         server_cores=known[0].server_cores,
         seconds=seconds,

@@ -158,7 +158,7 @@ def client_limit(
     found: Measurement, *, is_capped: bool = False, host: HostUse | None = None
 ) -> ClientLimit | None:
     """Return the client's limit; None if it kept up. `host` describes the use of its cores."""
-    client, ours = found.client, None if host is None else host.ours
+    client, ours = found.client, None if host is None else host.senders
     if client.cpu_share > BUSY:
         return ClientLimit(f"client-limited: the busiest worker used {share(client.cpu_share)} of a core")
     median_ns = found.latency.percentile_ns(50)

@@ -80,6 +80,12 @@ class HostUse:
     gpus: tuple["GpuFigures", ...] = ()  # according to NVML
     server_cores: int | None = None  # that the server may run on, if different from ours
     server_waiting: float = 0.0  # cores that the server's threads waited for
+    workers: CoreUse | None = None  # part of `ours`: by the processes that send and read; None if unknown
+
+    @property
+    def senders(self) -> CoreUse:
+        """Use by the processes whose waits for a core are part of every latency: not the one that only reports."""
+        return self.ours if self.workers is None else self.workers
 
     @property
     def others(self) -> float | None:

@@ -114,6 +114,7 @@ def test_cores_used_by_neither_us_nor_the_server_belong_to_other_programs():
     assert use.busy == pytest.approx(2.0)
     assert use.server == pytest.approx(0.7)
     assert astuple(use.ours) == pytest.approx((0.3, 0.5, 0.0))
+    assert astuple(use.workers) == pytest.approx((0.2, 0.5, 0.0))
     assert list(use.models) == ["step"]
     assert astuple(use.models["step"]) == pytest.approx((0.4, 0.0, 0.0))
     assert use.others == pytest.approx(1.0)
@@ -252,10 +253,18 @@ def test_a_restarted_server_is_found_again():
 
 
 def test_turns_are_weighted_by_their_duration():
-    one = HostUse(2, 2.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=1.0, crowded_s=1.0, crowded_cores=1.0)
-    other = HostUse(2, 1.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=3.0)
+    one = HostUse(
+        *(2, 2.0, 0.5),
+        ours=CoreUse(0.5, 0.1),
+        seconds=1.0,
+        crowded_s=1.0,
+        crowded_cores=1.0,
+        workers=CoreUse(0.4, 0.0, 8.0),
+    )
+    other = HostUse(2, 1.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=3.0, workers=CoreUse(0.0, 0.4, 4.0))
     use = together([one, None, other])
     assert (use.busy, use.server, use.seconds) == (1.25, 0.5, 4.0)
+    assert astuple(use.workers) == pytest.approx((0.1, 0.3, 5.0))
     assert said(use) == ["other programs used 1 of this machine's 2 cores for 25 % of the level"]
     assert together([None]) is None
 

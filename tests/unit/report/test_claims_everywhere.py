@@ -58,6 +58,7 @@ from tests.unit.report.test_claims import CODES, row
 
 RULINGS = (SHOWN, NOT_SHOWN, INCONCLUSIVE)
 KEEPING = {SHOWN: "broken", NOT_SHOWN: "kept", INCONCLUSIVE: "undecided"}
+MARKS = {Tone.GOOD: "✓", Tone.WARNING: "!", Tone.BAD: "✗", Tone.PLAIN: ""}
 COLOURS = {"32": Tone.GOOD, "33": Tone.WARNING, "31": Tone.BAD}
 
 
@@ -230,7 +231,7 @@ def test_page_terminal_markdown_and_notebook_agree(name, ruling):
     assert f"**{markdown_line(made.verdict)}**" in to_markdown(answer)
     assert colour(made) is made.tone
     shown = html.unescape(re.sub("<[^>]*>", "", fragment(answer)))
-    assert f"{made.tone.mark} {made.verdict}".strip() in shown
+    assert f"{MARKS[made.tone]} {made.verdict}".strip() in shown
 
 
 def colour(made: Any) -> Tone:

@@ -228,6 +228,20 @@ WAITING = CoreUse(0.2, 0.4, 40)  # 10 ms at a time
 
 
 @pytest.mark.parametrize(
+    ("workers", "is_limited"),
+    [
+        (CoreUse(0.02, 0.004, 100), False),  # only the process that reports waited
+        (CoreUse(0.02, 0.4, 40), True),
+        (None, True),  # a file of an earlier version does not tell them apart
+    ],
+)
+def test_only_waits_of_the_workers_are_in_the_latencies(workers, is_limited):
+    host = HostUse(2, 1.9, 0.1, ours=CoreUse(0.1, 0.4, 60), workers=workers)
+    said = client_limit(measurement([18.9] * 99, IDLE), host=host)
+    assert (said is not None) == is_limited
+
+
+@pytest.mark.parametrize(
     ("client", "host", "note", "words"),
     [
         # Its own worker has a core to itself: more workers help, whatever other programs do.
