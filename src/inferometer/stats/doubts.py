@@ -6,6 +6,7 @@ samples.
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, rough, share
 from inferometer.stats.ends import Groups
 from inferometer.stats.estimate import Distribution, Estimate
+from inferometer.stats.intervals import student_t
 from inferometer.stats.machine_figures import CoreUse, HostUse
 from inferometer.stats.measurement import Doubt, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
@@ -35,6 +37,7 @@ REGULAR_ENOUGH = 0.2  # and for more of them: 0.9 % of samples with stalls at ra
 SHORT_STALL = 0.25  # of the period: the longest burst of slow requests
 FEWEST_WINDOWS = 6
 TREND = 0.5  # share of the variance that a straight line explains
+ORDER_SURE = 0.999  # and the order of the windows must be one that chance gives in 0.2 % of independent ones
 LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
@@ -271,13 +274,30 @@ def drift(values: Sequence[float]) -> float | None:
     deviations = series - centre
     slope = float(times @ deviations) / float(times @ times)
     squares = float(deviations @ deviations)
-    is_trend = slope * slope * float(times @ times) >= TREND * squares
+    is_trend = slope * slope * float(times @ times) >= TREND * squares and _has_order(times, series)
     few = max(1, count // 4)
     first, last = float(series[:few].mean()), float(series[-few:].mean())
     if not is_trend or first <= 0:
         return None
     change = last / first - 1
     return change if abs(change) >= LEAST_DRIFT and change * slope > 0 else None
+
+
+def _has_order(times: NDArray[np.float64], series: NDArray[np.float64]) -> bool:
+    """Return whether values go up or down by more than chance, by Student's t of their rank correlation with time. A
+    straight line through a few windows explains much of their variance by chance."""
+    _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]  # equal values share the mean of their ranks
+    ranks -= ranks.mean()
+    explained = float(times @ ranks) ** 2
+    whole = float(times @ times) * float(ranks @ ranks)
+    return explained >= _least_order(len(series)) * whole > 0
+
+
+@cache
+def _least_order(count: int) -> float:
+    square = student_t(ORDER_SURE, count - 2) ** 2
+    return square / (square + count - 2)
 
 
 class Modes(NamedTuple):

@@ -295,6 +295,16 @@ DRIFTS = {
 }
 
 
+@pytest.mark.parametrize("count", [6, 8, 10, 20])
+def test_independent_windows_hardly_ever_drift(count):
+    """However few there are: a line through six of them explains half of their variance in one of nine cases."""
+    chance = np.random.default_rng(count)
+    found = [drift(list(row)) for row in chance.gamma(30, size=(1000, count))]
+    assert sum(change is not None for change in found) <= 10
+    steady = [drift(list(row + np.linspace(0, 60, count))) for row in chance.gamma(30, size=(50, count))]
+    assert sum(change is not None for change in steady) >= 30
+
+
 @pytest.mark.parametrize(("values", "change"), DRIFTS.values(), ids=DRIFTS)
 def test_drift_is_a_trend_and_not_noise(values, change):
     for unit in (1.0, 1e-6):
