@@ -1,5 +1,6 @@
 """What a level says about its own figures: warm-up, doubts, the client's part."""
 
+import random
 import tracemalloc
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.slo import parse_slo
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Open, Plan
+from inferometer.load.plan import Closed, Constant, Open, Plan, Poisson
 from inferometer.load.workers import Collected, Cost
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level
@@ -22,6 +23,7 @@ from inferometer.records.records import COLUMNS, NO_TIMES, from_rows
 from inferometer.report.sentences import verdict_words
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
+from tests.support.queues import lognormal
 from tests.support.simulation import Reply, StarvedHost
 
 BEGIN_NS = FakeClock()()
@@ -102,6 +104,28 @@ def test_drift_is_named_also_where_the_mean_is_sure(rig, level_settings):
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
     level = measure_level(rig(slowing).instrument, level_settings(**{**TEN_SECONDS, "rule": rule}), ONE)
     assert not level.remarks
+    assert level.doubt.kind == "drift"
+
+
+AT_RANDOM = LoadPoint("request_rate", 95.0, Open(Poisson(95.0, 1)), 95.0)
+
+
+@pytest.mark.parametrize("seed", [0, 16, 17])
+def test_a_queue_that_wanders_is_no_drift_of_the_server(rig, level_settings, seed):
+    """At 95 % of the capacity its length grows for longer than the level lasts, while the server works as before."""
+    draw, point = lognormal(10, 1.0), replace(AT_RANDOM, plan=Open(Poisson(95.0, seed)))
+    source = random.Random(seed)
+    made = rig(lambda number, sent: Reply(draw(source)), servers=1)
+    level = measure_level(made.instrument, level_settings(**TEN_SECONDS), point)
+    assert not level.has_remark(Note.OVERLOADED)
+    assert level.doubt.kind == "too few samples"
+
+
+def test_a_server_that_gets_slower_under_a_queue_drifts(rig, level_settings):
+    def slower(number, sent):
+        return Reply(round((6 + 0.5 * (sent - BEGIN_NS) / NS_PER_S) * NS_PER_MS))
+
+    level = measure_level(rig(slower, servers=1).instrument, level_settings(**TEN_SECONDS), AT_RANDOM)
     assert level.doubt.kind == "drift"
 
 

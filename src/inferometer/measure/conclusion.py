@@ -43,7 +43,7 @@ from inferometer.stats.measurement import (
 )
 from inferometer.stats.merge import Subject, measurement, start_figures
 from inferometer.stats.network import network_share
-from inferometer.stats.overload import busy_rate, is_beyond
+from inferometer.stats.overload import busy_rate, has_changed_pace, is_beyond
 from inferometer.stats.promises import judge, without_client
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
@@ -572,7 +572,7 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     if started is not None:
         return started
     if not _is_unsure(raw):
-        return moving_figure(counted) if is_seen else None
+        return moving_figure(counted, is_queue=_is_queue(raw)) if is_seen else None
     rule, chosen = raw.settings.rule, raw.settings.percentile
     ends = raw.whole.ends.groups()
     evidence = DoubtEvidence(
@@ -585,5 +585,15 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
         precision=rule.precision if isinstance(rule, Precision) else None,
         is_capped=capped,
         host=raw.host,
+        is_queue=_is_queue(raw),
     )
     return explain(evidence)
+
+
+def _is_queue(raw: RawLevel) -> bool:
+    """Return whether latency moves with the length of a queue, while the server works at the same pace: near its
+    capacity, that length wanders for longer than a level lasts."""
+    capacity = maybe_capacity(raw.settings, raw.point, raw.whole)
+    if capacity is None or is_beyond(capacity, asked_per_s(raw.point)):
+        return False
+    return not has_changed_pace(raw.whole.ends.groups(), asked_per_s(raw.point))

@@ -62,6 +62,7 @@ class DoubtEvidence:
     precision: float | None  # as requested; None with the classic rule
     is_capped: bool  # by rate, with a limit on outstanding requests
     host: HostUse | None = None  # use of this machine's cores
+    is_queue: bool = False  # latency moves with a queue whose length varies by chance
 
 
 def explain(evidence: DoubtEvidence) -> Doubt:
@@ -91,7 +92,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     limit = client_limit(found, is_capped=evidence.is_capped, host=evidence.host)
     if limit is not None:
         return "client-limited", limit.text
-    moving = moving_figure(evidence.windows)
+    moving = moving_figure(evidence.windows, is_queue=evidence.is_queue)
     if _is_by_tokens(evidence):
         return ("varies", _longer(evidence)) if moving is None else (moving.kind, moving.text)
     if evidence.latency.low is None and moving is not None:  # the reason why there is no interval
@@ -112,10 +113,11 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     return "too few samples", _longer(evidence)
 
 
-def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
-    """Return a doubt if throughput or latency drifts over the level, even if its mean is precise."""
+def moving_figure(windows: Sequence[WindowFigures], *, is_queue: bool = False) -> Doubt | None:
+    """Return a doubt if throughput or latency drifts over the level, even if its mean is precise. A latency that only
+    shows the length of a queue is no drift of the server."""
     for name, values in courses(windows):
-        change = drift(values)
+        change = None if is_queue and name == "latency" else drift(values)
         if change is not None:
             way = "up" if change > 0 else "down"
             text = (

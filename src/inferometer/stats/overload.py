@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.estimate import Estimate
-from inferometer.stats.intervals import bunch_ends, ratio_sections
+from inferometer.stats.intervals import bunch_ends, ratio_sections, relative_difference
+from inferometer.stats.verdict import SHOWN, rule_either_way
 
 QUICK = 5  # percentile of the service time of requests that met no queue
 FEWEST = 50  # ends while requests were waiting
@@ -79,6 +80,16 @@ def is_beyond(capacity: Estimate, per_s: float, *, falls_behind: bool = False) -
 def is_within(capacity: Estimate, per_s: float) -> bool:
     """Return whether the server certainly exceeds this rate while requests wait, so that they wait only by chance."""
     return capacity.low is not None and per_s < capacity.low
+
+
+def has_changed_pace(ends: Groups, per_s: float) -> bool:
+    """Return whether the throughput while requests wait differs between both halves by more than chance explains, or
+    they barely waited in one of them."""
+    half = len(ends) // 2
+    early, late = (busy_rate(part, per_s) for part in (ends.cut(0, half), ends.cut(half, len(ends))))
+    if early is None or late is None:
+        return True
+    return rule_either_way(relative_difference(early, late)).ruling == SHOWN
 
 
 def busy_rate(ends: Groups, per_s: float) -> Estimate | None:
