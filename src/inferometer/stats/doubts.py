@@ -115,7 +115,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
 
 def moving_figure(windows: Sequence[WindowFigures], *, is_queue: bool = False) -> Doubt | None:
     """Return a doubt if throughput or latency drifts over the level, even if its mean is precise. A latency that only
-    shows the length of a queue is no drift of the server."""
+    shows the length of a queue does not count."""
     for name, values in courses(windows):
         change = None if is_queue and name == "latency" else drift(values)
         if change is not None:
