@@ -35,12 +35,14 @@ from inferometer.stats.estimate import Estimate
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.mlperf import LATENCY_RULE, QUERIES_RULE, MlperfRule, MlperfVerdict, SequentialAnswer
+from inferometer.stats.mlperf import Answer as MlperfAnswer
 from inferometer.stats.result import Finding, JudgedLoad
-from inferometer.stats.slo_outcome import PromiseOutcome, TermOutcome
+from inferometer.stats.slo_outcome import Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, Ruling
 from inferometer.store.run import FINISHED, Run
 from inferometer.store.summary import concluded
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
 from inferometer.twin.twin import Band
 from inferometer.ui.pages import badge
@@ -57,7 +59,7 @@ from tests.support.twins import sample_twin
 from tests.unit.report.test_claims import CODES, row
 
 RULINGS = (SHOWN, NOT_SHOWN, INCONCLUSIVE)
-KEEPING = {SHOWN: "broken", NOT_SHOWN: "kept", INCONCLUSIVE: "undecided"}
+KEEPING: dict[Ruling, Keeping] = {SHOWN: "broken", NOT_SHOWN: "kept", INCONCLUSIVE: "undecided"}
 MARKS = {Tone.GOOD: "✓", Tone.WARNING: "!", Tone.BAD: "✗", Tone.PLAIN: ""}
 COLOURS = {"32": Tone.GOOD, "33": Tone.WARNING, "31": Tone.BAD}
 
@@ -76,7 +78,8 @@ def by_mlperf(ruling: Ruling) -> Answer:
         MlperfRule(QUERIES_RULE, True, "300 queries"),
         MlperfRule(LATENCY_RULE, not over, "p99 is 9 ms, the target is 5 ms"),
     )
-    answer = {SHOWN: "violated", NOT_SHOWN: "met", INCONCLUSIVE: "undecided"}[ruling]
+    answers: dict[Ruling, MlperfAnswer] = {SHOWN: "violated", NOT_SHOWN: "met", INCONCLUSIVE: "undecided"}
+    answer = answers[ruling]
     test = SequentialAnswer("latency", 5_000_000, 0.99, answer, 300, over)
     verdict = MlperfVerdict("server", not over, rules, 300, 0.99, 5_000_000, sequential=(test,))
     result = sample_result()
@@ -114,7 +117,7 @@ def shared(ruling: Ruling) -> Answer:
     return replace(found, models=(slowed, *found.models[1:]), notes=())
 
 
-def tuned(ruling: Ruling) -> Answer:
+def tuned(ruling: Ruling) -> Study:
     """The gain of the best configuration over the model's own, which ran twice unless the ruling is open."""
     study = replace(sample_study(), goals=(replace(sample_study().goals[0], constraints=()),))
     own = study.default_name
