@@ -52,7 +52,7 @@ from inferometer.services.address import read_addresses
 MOST_MISTAKES = 20  # shown at most
 _MOST_ROUNDS = 10  # of validation, each without the mistakes that were found before
 LOADS = ("concurrency", "rate", "shape", "replay", "sessions")
-WARM_UP = "warm-up"
+WARM_UP = re.compile(r"warm[-_ ]?up", re.IGNORECASE)
 _NOT_OF_VISITS = ("model", "data", "batch", "replay", "sessions")
 _NOT_OF_TASKS = ("flow", "visit", "batch", "replay", "sessions")
 _EXAMPLE = "see `inferometer help scenarios`, or --schema"
@@ -316,7 +316,7 @@ class PhaseSpec(Strict):
 
     @property
     def is_counted(self) -> bool:
-        return self.name != WARM_UP if self.counted is None else self.counted
+        return WARM_UP.fullmatch(self.name) is None if self.counted is None else self.counted
 
 
 class MlperfSpec(Strict):

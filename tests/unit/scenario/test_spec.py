@@ -1,6 +1,7 @@
 """Scenario files: valid content and error messages."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from inferometer.base.errors import UsageError
 from inferometer.scenario.ready import listing, open_scenario, ready_names
 from inferometer.scenario.spec import checked_scenario, parse_scenario, read_scenario, scenario_schema
 
+ROOT = Path(__file__).parents[3]
 WHOLE = """
 server: localhost:8000
 classes:
@@ -29,6 +31,20 @@ def test_a_scenario_is_read():
     assert found.phases[1].load == (0.5, 2.0)
     assert found.classes["a"].load == "rate"
     assert found.seconds == 95
+
+
+@pytest.mark.parametrize("name", ["warm-up", "warmup", "Warm-Up", "warm up", "warm_up", "WARMUP"])
+def test_a_warm_up_is_not_counted_however_it_is_spelled(name):
+    found = parse_scenario(WHOLE.replace("name: warm-up", f"name: {name}"), "file")
+    assert [phase.is_counted for phase in found.phases] == [False, True, True]
+    counted = parse_scenario(WHOLE.replace("name: warm-up", f"name: {name}, counted: true"), "file")
+    assert counted.phases[0].is_counted
+
+
+@pytest.mark.parametrize("page", ["docs/scenarios.md", "src/inferometer/cli/pages/scenarios.md"])
+def test_the_pages_name_every_included_scenario(page):
+    words = set(re.findall(r"[a-z-]+", (ROOT / page).read_text()))
+    assert set(ready_names()) <= words
 
 
 @pytest.mark.parametrize(
