@@ -30,6 +30,22 @@ GUESSES = (
     ("measure {url} simple --body {{}}", "type inferometer measure {url}/v2/models/simple/infer", 2),
     ("measure {url} simple --slo p99=50ms", "write 'p99<50ms'", 2),
     ("measure {url} simple --slo throughput:100", "write 'throughput>100'", 2),
+    ("measure ::1:8000 simple", "in brackets: [::1]:8000", 2),
+    ("measure fe80::1 simple", "the port after it: [fe80::1]:8000", 2),
+    ("measure {url}:simple", "a model after a space: {url} simple", 2),
+    ("measure 127.0.0.1;8001 simple", "'127.0.0.1;8001' is not host:port", 2),
+    ("measure 127.0.0.1,8001 simple", "write 127.0.0.1:8001 for one address", 2),
+    ("measure {url} model=simple", "write --model simple", 2),
+    ("measure {url} simple --n=10", "write -n", 2),
+    ("measure {url} simple --c 4", "write -c", 2),
+    ("measure {url} simple -n 10 requests", "only the number after an option", 2),
+    ("measure {url} simple -u 10", "10 users are written -c 10", 2),
+    ("measure {url} simple --data-binary @b.json", "it is --body here", 2),
+    ("measure {url} simple --json {{}}", "for a request body, write --body '{{}}'", 2),
+    ("measure {url} simple --data @b.json", "for a whole request body, write --body @b.json", 2),
+    ("measure {url} simple --data {{}}", "--input NAME=1,2; for a whole request body, write --body '{{}}'", 2),
+    ("measure {url} simple --input INPUT0:1,2", "write INPUT0=1,2", 2),
+    ("measure {url} simple --input INPUT0=1;2", "separate numbers with commas: --input INPUT0=1,2", 2),
 )
 
 
@@ -49,6 +65,20 @@ def test_answered_with_what_to_type(run: Callable[..., Ended], tmp_path: Path, m
     assert says.format(url=address) in ended.stderr
     assert "has no model 'simple'" not in ended.stderr
     assert ended.code == code, ended.stderr
+
+
+def test_a_json_file_that_is_not_a_result_is_not_replaced(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    body, result = tmp_path / "body.json", tmp_path / "result.json"
+    body.write_text('{"x": 1}')
+    with FakeTriton(model=MODEL) as fake:
+        words = ("measure", fake.server.address, "simple", "-n", "4", "-q")
+        ended = run("inferometer", *words, "--json", str(body))
+        assert fake.inferences == []
+        assert [run("inferometer", *words, "--json", str(result)).code for _ in range(2)] == [0, 0]
+    assert ended.code == 2
+    assert f"for a request body, write --body @{body}" in ended.stderr
+    assert body.read_text() == '{"x": 1}'
 
 
 @pytest.mark.parametrize(

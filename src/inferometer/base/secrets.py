@@ -26,7 +26,8 @@ _HINT = r"(?i)@|[?&;=:]|bearer|basic|--"
 _FIELD = r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)"
 _PORT_WORD = r"(?i:\{?port\}?)(?:[/?#,;\s'\")]|\.?$|\.\s)"  # as in messages about addresses
 _NO_PORT = (
-    rf"(?![0-9]*(?:[/?#,\s'\"]|$)|{_PORT_WORD})"  # otherwise the text after the colon is part of a password
+    # A port may also end a sentence; any other text after the colon is part of a password.
+    rf"(?![0-9]*(?:[/?#,\s'\"]|$)|[0-9]+[.,:;!)\]]+(?:\s|$)|{_PORT_WORD})"
 )
 _VALUE = r"(?:[^&;#\s'\"]|['\"](?=[\w%]))"  # a quote before a letter does not end the value
 

@@ -23,6 +23,7 @@ DATA_FILE = "the data file"
 MOST_LINES = 4_000_000
 """Limit of lines in a file: each becomes a request, which takes a kilobyte or more."""
 UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
+AS_JSON = "JSON has double quotes, no comments, and no comma before ] or }"
 
 
 @frozen

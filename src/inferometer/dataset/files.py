@@ -259,10 +259,7 @@ def read_literal(wanted: Wanted) -> Tensor:
             f"{option_name('--input')} {spec.name}={wanted.source}: element {error.index} must be "
             f"{error.expected} "
             f"({spec.datatype}), but is {wanted.source.split(',')[error.index]}",
-            remedy=f"to send a file, write {option_name('--input')} "
-            f"{shlex.quote(f'{spec.name}=@{wanted.source}')}"
-            if isinstance(error.found, str)
-            else "",
+            remedy=_as_values(wanted) if isinstance(error.found, str) else "",
         ) from None
     return _flat(wanted, data, len(values))
 
@@ -419,6 +416,15 @@ def _conversion(wanted: Wanted) -> str:
     return f"convert it: ffmpeg -i {shlex.quote(wanted.source)} -c:a {codec} converted.wav"
 
 
+def _as_values(wanted: Wanted) -> str:
+    """Return how to write values that are not numbers: with commas between them, or as a file."""
+    name, source = wanted.spec.name, wanted.source
+    numbers = re.split(r"[;\s]+", source)
+    if len(numbers) > 1 and all(re.fullmatch(r"[-+0-9.eE]+", number) for number in numbers):
+        return f"separate numbers with commas: {option_name('--input')} {name}={','.join(numbers)}"
+    return f"to send a file, write {option_name('--input')} {shlex.quote(f'{name}=@{source}')}"
+
+
 # --- a directory
 
 
@@ -446,9 +452,10 @@ def read_directory(model: ModelSpec, directory: str, shapes: Mapping[str, Shape]
 def _names(directory: str) -> list[str]:
     check_path(directory)
     try:
-        return sorted(path.name for path in Path(directory).iterdir())
+        found = sorted(path.name for path in Path(directory).iterdir())
     except OSError as error:
         raise UsageError(f"cannot read the directory {directory}: {error.strerror or error}") from None
+    return [name for name in found if not name.startswith(".")]  # such as .inferometer, which has the stored runs
 
 
 def _require_known(model: ModelSpec, directory: str, names: list[str]) -> None:

@@ -28,7 +28,7 @@ from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.reading import STREAMED, opened
-from inferometer.dataset.dataset import DATA_FILE, MALFORMED, UNPARSED, Dataset, Step, add_streams
+from inferometer.dataset.dataset import AS_JSON, DATA_FILE, MALFORMED, UNPARSED, Dataset, Step, add_streams
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import Shape, data_shape, fits, format_shape, require_known_datatypes
 from inferometer.model.numbers import DATATYPES, ElementError, count, encode
@@ -138,7 +138,7 @@ def _read(
             data = _Part(path, "data", "input", model.name, model.inputs, shapes, is_scheduled)
             return _document(model, data, JsonReader(file))
     except JsonError as error:
-        raise UsageError(f"{UNPARSED.format(path)}{error}") from None
+        raise UsageError(f"{UNPARSED.format(path)}{error}", remedy=AS_JSON) from None
 
 
 def _document(model: ModelSpec, part: _Part, reader: JsonReader) -> tuple[_Content, _Content | None]:

@@ -17,6 +17,7 @@ from inferometer.base.text import encode_json
 from inferometer.base.threads import users_environment
 from inferometer.dataset.chat_rows import Reading, read_requests
 from inferometer.dataset.dataset import (
+    AS_JSON,
     MALFORMED,
     UNPARSED,
     Dataset,
@@ -114,7 +115,7 @@ def _time_ms(step: Step) -> float:
 
 
 def _rows(path: str, data: bytes) -> list[Any]:
-    document = parse_json(data, UNPARSED.format(path))
+    document = parse_json(data, UNPARSED.format(path), remedy=AS_JSON)
     if not isinstance(document, dict) or "data" not in document:
         raise UsageError(
             f"The json file doesn't contain data field: {path}",

@@ -7,6 +7,7 @@ from functools import partial
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
+from inferometer.base.text import is_digits
 from inferometer.measure.address import connection_to, url_of
 from inferometer.measure.checks import changed
 from inferometer.measure.instrument import ClassSettings, LevelSettings
@@ -59,6 +60,7 @@ def maybe_addresses(options: Options) -> SharedAddresses | None:
                 f"the address '{redacted(text)}' is given twice", remedy="give each address once"
             )
         _check_alike(read[0], read[number], f"'{redacted(written[0])}' and '{redacted(text)}'")
+        _check_port_is_meant(written[:number], text)
     for name in (*TRACE_OPTIONS, "shared_memory"):
         if name in options.given and getattr(options, name) not in (None, "none"):
             raise UsageError(
@@ -66,6 +68,16 @@ def maybe_addresses(options: Options) -> SharedAddresses | None:
                 remedy="remove it, or give one address",
             )
     return SharedAddresses(tuple(_written(read[0]._replace(host=own.host, port=own.port)) for own in read))
+
+
+def _check_port_is_meant(before: Sequence[str], text: str) -> None:
+    """Raise for a number after a host without a port: it may be the port of that host."""
+    host = before[-1] if before else ""
+    if is_digits(text) and host and not is_digits(host) and read_address(host).port is None:
+        raise UsageError(
+            f"'{text}' after '{redacted(host)}' may be its port or another address",
+            remedy=f"write {redacted(host)}:{text} for one address, or localhost:{text} for another",
+        )
 
 
 def _check_alike(first: Address, own: Address, both: str) -> None:

@@ -269,6 +269,11 @@ def _body_of_model(
     known = maybe_server_path(written.path.rstrip("/"))
     prefix = written.path.rstrip("/") if known is None else known.prefix
     right = typed(options, command, f"{url_of(options, written)}{prefix}{path}", "")
+    if looks.kind == "openai":
+        from inferometer.services.body_fields import maybe_fields
+
+        fields = " ".join(filter(None, map(maybe_fields, options.bodies)))
+        right = f"for single fields, write {fields}; for a whole body, {right}" if fields else right
     return UsageError(
         f"{where}: {option_name('--body')} is a whole request body, which is sent to a path and not to the "
         "model "

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from inferometer.base.errors import Name, UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.text import nearest
+from inferometer.base.text import is_digits, nearest
 from inferometer.base.units import SECONDS, is_duration, plain_number
 from inferometer.options.asides import Asides
 from inferometer.options.names import with_names
@@ -207,6 +207,8 @@ class Request(Generic[T]):
                 name, _, version = word.partition(":")
                 is_version = re.fullmatch(r"[A-Za-z][\w-]*", name) is not None and name != "localhost"
                 other = f"; version {version} of a model is written {name} -x {version}" if is_version else ""
+                if is_digits(urls[0]):
+                    other = f"; {urls[0]} users are written -c {urls[0]}"
                 raise UsageError(
                     f"Two addresses are given: {urls[0]} and {word}", remedy=f"give only one{other}"
                 )
@@ -217,13 +219,15 @@ class Request(Generic[T]):
 
     def _check_strays(self, words: Sequence[str], urls: Sequence[str], *, has_model: bool) -> None:
         """Raise for values written without their option, or without the commas between them."""
-        if len(words) == 1 and not has_model and not re.search("[<>]", words[0]):
+        if len(words) == 1 and not has_model and not re.search(r"[<>]|^\w\w+=", words[0]):
             return
         for place, word in enumerate(words):
             meant = self._option_of(word)
             has_name = any(re.match("[A-Za-z]", name) and ":" not in name for name in words[:place])
             if has_name and word.lower() in SECONDS:
                 meant = f"the unit without a space, such as 10{word}"
+            if has_name and word.lower() in _NOUNS:
+                meant = "only the number after an option, such as -n 100"
             if meant is not None:
                 raise UsageError(f"Unexpected argument '{word}'", remedy=f"write {meant}")
         numbers = [word.rstrip(",") for word in words if re.fullmatch(r"[0-9][0-9.]*,?", word)]
@@ -271,6 +275,9 @@ class Request(Generic[T]):
             raise UsageError(f"'{words[0]}' is not an address", remedy=remedy)
         return (addresses or words)[0]
 
+
+_NOUNS = frozenset(("requests", "reqs", "rps", "qps", "req/s", "users", "vus", "clients", "connections"))
+"""What people write after a number, as in `-n 100 requests`."""
 
 _FILES = {
     "yaml yml": "write --scenario {word} if it is a scenario; options are read with --config {word}",
@@ -460,6 +467,8 @@ def _short(word: str, words: _Following, by_name: Mapping[str, Option]) -> Itera
 def _full_name(prefix: str, by_name: Mapping[str, Option], *, is_classic: bool) -> str:
     if prefix in by_name:
         return prefix
+    if not is_classic and len(prefix) == len("--x") and (short := prefix[1:]) in by_name:
+        raise UsageError(f"'{prefix}' has two dashes", remedy=f"write {short}")
     if not is_classic and prefix in _NOT_PREFIXES and (meant := _as_ours(prefix, by_name)):
         raise UsageError(f"Invalid long option '{prefix}'", remedy=meant)
     names = [name for name in by_name if name.startswith(prefix) and name.startswith("--")]

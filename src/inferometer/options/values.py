@@ -536,6 +536,8 @@ def _check_workers(name: str, value: Any) -> None:
 @reads("COUNT", check=_check_workers)
 def workers(name: str, word: str) -> int | str:
     """A number of processes, or auto."""
+    if word.lower() in ("all", "max", "cores", "nproc"):
+        raise invalid(name, word, f"write {name} auto, which adds processes while they are the limit")
     return word if word == "auto" else _processes.read(name, word)
 
 
@@ -725,11 +727,16 @@ def new_file(name: str, word: str) -> str:
 def output_file(name: str, word: str) -> str:
     if not word:
         raise refusal(name, "The path is empty", remedy="give the name of a file to write")
+    if word.lstrip()[:1] in ("{", "[", "@"):
+        body = Name(f"--body {shlex.quote(word)}", "bodies", word)
+        raise refusal(
+            name, f"'{word}' is not the name of a file to write", remedy=f"for a request body, write {body}"
+        )
     return word
 
 
 @reads("SOURCE", reach=Reach.READS_FILES | Reach.RUNS_CODE, is_harmless=lambda word: word in GENERATED)
-def data_source(name: str, word: str) -> str:
+def _data_source(name: str, word: str) -> str:
     """zero, random, or the path of something that exists."""
     if word in GENERATED:
         return word
@@ -742,6 +749,20 @@ def data_source(name: str, word: str) -> str:
             remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
         )
     return word
+
+
+def _own_data_source(name: str, word: str) -> str:
+    """Parse the same, and answer curl's notations of a body."""
+    if word[:1] == "@" or word.lstrip()[:1] in ("{", "["):
+        body = Name(f"--body {shlex.quote(word)}", "bodies", word)
+        values = f"write {word[1:]}" if word[:1] == "@" else "write it to a file, or give values as --input NAME=1,2"
+        raise refusal(
+            name, f"'{word}' is not the name of a file", remedy=f"{values}; for a whole request body, write {body}"
+        )
+    return _data_source.read(name, word)
+
+
+data_source = replace(_data_source, read=_own_data_source, classic=_data_source.read)
 
 
 def _check_marked(source: str) -> None:
@@ -768,10 +789,13 @@ def named_source(name: str, word: str) -> tuple[str, str]:
     """`NAME=@FILE` or `NAME=value,value`."""
     tensor, equals, source = word.partition("=")
     if not tensor or not equals or source == "@":
+        given = re.fullmatch(r"([A-Za-z_][\w.-]*)[:\s]\s*(.+)", word)
         raise refusal(
             name,
             f"There must be an input name, '=' and a value, but got '{word}'",
-            remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
+            remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5"
+            if given is None
+            else f"write {shlex.quote(f'{given[1]}={given[2]}')}",
         )
     _check_marked(source)
     if (listed := re.fullmatch(r"\[([-+0-9eE.,\s]+)\]", source)) is not None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import SCREEN, Outputs, writable, write_file
+from inferometer.options.names import option_name
 
 if TYPE_CHECKING:
     from inferometer.base.answer_file import Answer
     from inferometer.options.options import Options
 
+LARGEST_BODY = 1 << 20  # bytes of a JSON file that may be a request body
 FORMS = ("csv", "json", "html", "markdown", "junit")
 """Fields of the options that name a file; `-` is standard output."""
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1")
@@ -64,6 +66,20 @@ def check_forms(asked: Forms) -> None:
                 f"two reports would be written to '{name}'", remedy="give each a different file name"
             )
     writable(*files)
+    if asked.json is not None and not is_stdout(asked.json):
+        _check_replaceable(Path(asked.json))
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to replace a JSON file that is not a result: other tools have a `--json` that reads a request body."""
+    if path.suffix != ".json" or not path.is_file() or not 0 < path.stat().st_size <= LARGEST_BODY:
+        return
+    text = path.read_bytes()
+    if b'"schema"' not in text and text.lstrip()[:1] in (b"{", b"["):
+        raise UsageError(
+            f"'{path}' is an existing JSON file, but not a result",
+            remedy=f"give the name of a new file; for a request body, write {option_name('--body', f'@{path}')}",
+        )
 
 
 class Shown(Forms, Protocol):

@@ -75,10 +75,7 @@ def read_address(text: str) -> Address:
             f"the address '{url}' has no // after the scheme", remedy=f"write {known[1].lower()}://{known[2]}"
         )
     if authority.startswith("[") != ("]" in authority) or (authority.count(":") > 1 and authority[0] != "["):
-        raise UsageError(
-            f"the address '{url}' is not host:port",
-            remedy="write host:port, and an IPv6 address in brackets: [::1]:8000",
-        )
+        raise UsageError(f"the address '{url}' is not host:port", remedy=_with_fewer_colons(authority))
     host, port = split_authority(authority, url)
     if host.lower() in SCHEMES and port is None and path:
         raise UsageError(
@@ -90,6 +87,28 @@ def read_address(text: str) -> Address:
 def read_addresses(text: str) -> tuple[Address, ...]:
     """Parse one address, or several separated by commas."""
     return tuple(map(read_address, split_addresses(text)))
+
+
+def _with_fewer_colons(authority: str) -> str:
+    """Return how to write an authority with several colons: an IPv6 address, or a model after the port."""
+    host, _, last = authority.rpartition(":")
+    if _is_ipv6(host) and re.fullmatch(r"[0-9]{4,5}", last):
+        return f"write an IPv6 address in brackets: [{host}]:{last}"
+    if _is_ipv6(authority):
+        return f"write an IPv6 address in brackets, and the port after it: [{authority}]:8000"
+    found = re.fullmatch(r"([^:]+:[0-9]+):(.+)", authority)
+    if found is not None:
+        return f"write {found[1]}, and a model after a space: {found[1]} {found[2]}"
+    return "write host:port, and an IPv6 address in brackets: [::1]:8000"
+
+
+def _is_ipv6(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return bool(ipaddress.IPv6Address(host))
+    except ValueError:
+        return False
 
 
 def _with_user(user: str, host: str) -> UsageError:

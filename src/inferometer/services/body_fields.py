@@ -1,6 +1,8 @@
 """Fields that the user sets in every body: `--body key=value`."""
 
+import json
 import re
+import shlex
 from typing import Any
 
 from inferometer.base.errors import UsageError
@@ -39,6 +41,26 @@ def is_body_field(word: str) -> bool:
     return _FIELD.match(word) is not None
 
 
+def maybe_fields(body: str) -> str:
+    """Return how to write a body as fields if it has only a few: a JSON object without a prompt, or `name:value`."""
+    if (pair := re.fullmatch(r"([A-Za-z_][\w-]*):\s*([^\s\"]+)", body)) is not None:
+        found: Any = {pair[1]: pair[2]}
+    else:
+        try:
+            found = decode_json(body)
+        except ValueError:
+            return ""
+    if not isinstance(found, dict) or not found or not _WHOLE.isdisjoint(found):
+        return ""
+    words = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in found.items()
+    ]
+    return " ".join(f"{option_name('--body')} {shlex.quote(word)}" for word in words[:3])
+
+
+_WHOLE = frozenset(("messages", "prompt", "input", "inputs", "text", "query"))
+
+
 def body_field(word: str) -> BodyField:
     """Parse `key=value` or `outer.inner=value`; a value that is not JSON is a string."""
     if not is_body_field(word):
@@ -57,5 +79,11 @@ def body_field(word: str) -> BodyField:
             raise UsageError(
                 f"{option_name('--body')} {key}=... begins like JSON, but is invalid: {error}",
                 remedy="put the argument in single quotes to protect it from the shell",
+            ) from None
+        if re.fullmatch(r"-?[0-9]+(,[0-9]+)+", text):
+            decimal = f"{key}={text.replace(',', '.')} for a number, " if text.count(",") == 1 else ""
+            raise UsageError(
+                f"{option_name('--body')} {word} has commas between digits, which would be sent as text",
+                remedy=f"write {decimal}{key}=[{text}] for a list, or '{key}=\"{text}\"' for the text",
             ) from None
     return BodyField(tuple(key.split(".")), value)

@@ -1,5 +1,6 @@
 """Address of the server, and the common parameters of calls to it."""
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
@@ -110,6 +111,8 @@ def split_authority(authority: str, url: str) -> tuple[str, int | None]:
 
 def _is_name(host: str) -> bool:
     """Return whether the host can be resolved: Python uses its IDNA form, which not every text has."""
+    if re.search(r"[;'\"<>|\\(){}^`*!$&=+]", host) is not None:
+        return False
     try:
         return bool(host.encode("idna")) and host.isprintable()
     except UnicodeError:

@@ -38,6 +38,7 @@ REDACTED = (
     ("user:a@S3CRET@host:8000", "user:***@host:8000"),
     ("http:/user:S3CRET@host", "http:/user:***@host"),
     ("http://user:S3CRET,model", "http://user:***,model"),
+    ("http://user:12.S3CRET is", "http://user:*** is"),
     ("/x?accessToken=S3CRET", "/x?accessToken=***"),
     ("/x?api%5Fkey=S3CRET&n=1", "/x?api%5Fkey=***&n=1"),
     ("/x?token[]=S3CRET", "/x?token[]=***"),
@@ -66,6 +67,8 @@ PLAIN = (
     "use host:port, http://host:port or https://host:port",
     "Address of the server: host:port, or https://host:port with TLS.",
     "ray://HOST:PORT; and 'http://127.0.0.1:{port}/predict'",
+    "it is interpreted as http://127.0.0.1:8000.",
+    "see http://h:8000. Then type x=1; or (http://h:8001), https://h:2!",
 )
 
 

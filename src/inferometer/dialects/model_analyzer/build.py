@@ -1,6 +1,7 @@
 """Conversion of a command's configuration to settings of the tuner."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import LLM, Config, ModelEntry, called
 from inferometer.dialects.model_analyzer.flags import SET_BY_TUNER, words
 from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, find_generator
-from inferometer.dialects.model_analyzer.values import ints, whole
+from inferometer.dialects.model_analyzer.values import ints, maybe_number, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
 from inferometer.options.command_line import Ask
@@ -170,7 +171,7 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
     loads = rates if by_rate else concurrency
     for name in ("request-rate-range", "concurrency-range"):
         if name in flags:  # overrides the tuner's own; a range gives all its loads
-            loads = ints(f"{where}.{name}", flags[name])
+            loads = _loads_of_flag(f"{where}.{name}", flags[name])
             break
     batches = model.own.get("parameters", {}).get("batch_sizes", config.batch_sizes)
     if "batch-size" in flags:
@@ -196,6 +197,13 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
         server_flags=() if is_in_process else model.own.get("triton_server_flags", ()),
         environment=_expanded(model.own.get("triton_server_environment", {})),
     )
+
+
+def _loads_of_flag(path: str, value: Any) -> tuple[float, ...]:
+    """Read a load as in the command line of the load generator: one number, which a rate may have with a fraction, or
+    a range."""
+    rate = maybe_number(value) if path.endswith("request-rate-range") else None
+    return (rate,) if rate is not None and 0 < rate < math.inf else ints(path, value)
 
 
 def _member(model: ModelEntry) -> ModelSettings:

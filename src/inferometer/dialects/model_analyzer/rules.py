@@ -81,7 +81,7 @@ def _check_loads(config: Config) -> None:
             raise UsageError(
                 f"{model.where} has both concurrency and request_rate", remedy="give the model only one"
             )
-        by_rate.add(rates is not None)
+        by_rate.add(rates is not None or "request-rate-range" in dict(config.flags(model)))
     if len(by_rate) > 1:
         raise UsageError(
             "some models have a request_rate and others do not",
@@ -332,7 +332,14 @@ def _check_members(config: Config, settings: TuneSettings, model: ModelSettings)
         )
     if model.is_bls:
         return []
-    return [
+    lost = [
+        f"{model.where}.{name} has no effect: "
+        + ("an ensemble takes the smallest of its members" if name == "max_batch_size" else "an ensemble has none")
+        + f"; list it for the members, below {called('ensemble_composing_models')}"
+        for name in ("max_batch_size", "instance_group")
+        if members and name in (model.swept or ())
+    ]
+    return lost + [
         f"'{row.name}' of --ensemble-composing-models is not called by '{model.name}', so it is ignored"
         for row in model.members
         if row.name not in members

@@ -333,6 +333,12 @@ REFUSED = [
         [],
         ["W: ", "perf.yaml"],
     ),
+    (
+        "a rate among the flags of one of two models",
+        "{profile_models: {A: {perf_analyzer_flags: {request-rate-range: 5}}, S: {}}}",
+        [],
+        ["some models have a request_rate"],
+    ),
     ("times that cannot be read", "perf_analyzer_flags: {request-intervals: perf.yaml}", [], ["perf.yaml"]),
     ("a BLS model's member that is not there", None, ["--bls-composing-models", "Z"], ["'Z'", "repo"]),
     (
@@ -741,6 +747,14 @@ def test_requests_of_a_measurement_have_a_time_limit(words, timeout_s):
     found = job("-m", "r", "--profile-models", "W", *words)
     assert found.settings.models[0].options.request_timeout_s == timeout_s
     assert not found.warnings
+
+
+@pytest.mark.parametrize(
+    ("given", "loads"), [("10.5", (10.5,)), ('"2.5"', (2.5,)), ("40", (40.0,)), ("10:20:5", (10.0, 15.0, 20.0))]
+)
+def test_a_rate_among_the_flags_may_have_a_fraction(given, loads, tmp_path):
+    yaml = f"perf_analyzer_flags: {{request-rate-range: {given}}}\nprofile_models: W\n"
+    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].loads == loads
 
 
 def test_a_file_of_send_times_is_one_load(tmp_path):

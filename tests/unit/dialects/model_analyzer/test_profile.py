@@ -269,6 +269,15 @@ def test_an_ensemble_is_named_with_its_members(tool):
     assert f'"{row["Model Config Path"]}"' in text
 
 
+def test_settings_that_an_ensemble_takes_from_its_members_cause_a_warning(tool, capsys):
+    swept = {"model_config_parameters": {"max_batch_size": [1, 2], "response_cache": {"enable": True}}}
+    yaml = {"run_config_search_disable": True, "profile_models": {"E": swept}}
+    assert tool.profile(models="", yaml=yaml) == 0
+    out = capsys.readouterr().out
+    assert "profile_models.E.model_config_parameters.max_batch_size has no effect" in out
+    assert "response_cache has no effect" not in out
+
+
 def test_columns_have_the_requested_order(tool, capsys):
     words = (
         "--inference-output-fields",
