@@ -1,8 +1,10 @@
 """Reads foreign YAML in bounded time and memory.
 
 Two things in YAML grow without bound. A reference repeats everything it refers to, so a few lines can represent
-billions of values, and merging (`<<`) expands them while the document is built. Numbers in base 60 take quadratic time.
-Both are checked on the parsed nodes, before values are built from them.
+billions of values, and merging (`<<`) expands them while the document is built. Long numbers take quadratic time. Both
+are checked on the parsed nodes, before values are built from them.
+
+A number with colons is text, as in YAML 1.2: 1:16 is a range here, while YAML 1.1 reads it in base 60, as 76.
 """
 
 import re
@@ -16,6 +18,7 @@ _BRACKET = re.compile(r"[\[\]{}]")
 _LONGEST_NUMBER = 400
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _MERGE = "tag:yaml.org,2002:merge"
+_TEXT = "tag:yaml.org,2002:str"
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions that PyYAML raises besides its own, for example for `!!bool maybe` and `!!timestamp x`."""
 
@@ -70,6 +73,8 @@ def _check(root: Any) -> None:
 
     def size(node: Any) -> int:
         if isinstance(node.value, str):
+            if node.tag in _NUMBERS and ":" in node.value:
+                node.tag = _TEXT
             if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
                 raise YamlError(
                     f"a number has {len(node.value):,} characters, more than the limit of {_LONGEST_NUMBER}",

@@ -1,5 +1,6 @@
 """Parts that the specifications of scenarios share: strict models, times, and errors with a place."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,9 +20,12 @@ class Strict(BaseModel):
 
 
 def seconds(value: Any) -> float:
-    """Parse a duration; a plain number means seconds."""
+    """Parse a duration; a plain number means seconds, and 1:30 minutes and seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, str) and (clock := re.fullmatch(r"(?:(\d+):)?(\d+):([0-5]\d)", value)) is not None:
+        hours, minutes, rest = (int(part or 0) for part in clock.groups())
+        return float(3600 * hours + 60 * minutes + rest)
     try:
         return parse_duration_ns(str(value), "for") / NS_PER_S
     except (UsageError, OverflowError) as error:

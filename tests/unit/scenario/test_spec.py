@@ -33,6 +33,17 @@ def test_a_scenario_is_read():
     assert found.seconds == 95
 
 
+@pytest.mark.parametrize(("written", "seconds"), [("1:30", 90), ("1:00:05", 3605), ("90", 90), ("1m30s", 90)])
+def test_a_time_may_be_written_like_a_clock(written, seconds):
+    assert parse_scenario(WHOLE.replace("for: 5s", f"for: {written}"), "file").phases[0].seconds == seconds
+
+
+@pytest.mark.parametrize("changed", ["load: 1:2", "classes: {b: {concurrency: 1:4}}"])
+def test_a_range_is_not_a_number_in_base_60(changed):
+    with pytest.raises(UsageError, match="1:[24]|integer"):
+        parse_scenario(WHOLE.replace("load: 0.5..2", changed), "file")
+
+
 @pytest.mark.parametrize("name", ["warm-up", "warmup", "Warm-Up", "warm up", "warm_up", "WARMUP"])
 def test_a_warm_up_is_not_counted_however_it_is_spelled(name):
     found = parse_scenario(WHOLE.replace("name: warm-up", f"name: {name}"), "file")

@@ -566,6 +566,13 @@ def test_the_command_line_overrides_the_file_and_the_file_the_defaults(tmp_path)
     assert found.search.bounds.instances == (1, 5)
 
 
+def test_a_range_needs_no_quotes(tmp_path):
+    yaml = "perf_analyzer_flags: {concurrency-range: 1:4}\nprofile_models: W\nrequest_rate: null\n"
+    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].loads == (1.0, 2.0, 3.0, 4.0)
+    yaml = "concurrency: 2:8:2\nprofile_models: W\n"
+    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].loads == (2.0, 4.0, 6.0, 8.0)
+
+
 def test_an_empty_file_sets_nothing(tmp_path):
     assert job("-m", "r", "--profile-models", "W", yaml="", tmp_path=tmp_path) == job(
         "-m", "r", "--profile-models", "W", "-f", str(tmp_path / "given.yaml")
