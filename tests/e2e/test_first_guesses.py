@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Ended
-from tests.support.servers import FakeModel, FakeTriton, ScriptedServer, answer, answer_json
+from tests.support.servers import FakeModel, FakeTriton, ScriptedServer, answer, answer_json, never
 
 MODEL = FakeModel("simple", inputs=(("INPUT0", "INT32", (2,)),))
 NAMES = ("simple", "resnet50", "bert-base")
@@ -112,6 +112,18 @@ def test_a_server_whose_api_fails_is_described_by_what_it_answers(run, path, wor
     assert f"it answers GET {path} with status 500" in ended.stderr
     assert "has no model" not in ended.stderr
     assert all(word in ended.stderr for word in words)
+
+
+@pytest.mark.parametrize("model", [(), ("some-model",)])
+def test_a_server_that_does_not_list_its_models_in_time_is_not_measured_as_a_page(run, model):
+    def act(request):
+        return never if request.path == "/v1/models" else answer_json({"detail": "Not Found"}, 404)
+
+    with ScriptedServer(act) as server:
+        ended = run("inferometer", "measure", server.address, *model, "--timeout", "1s")
+    assert ended.code == 3, ended.stderr
+    assert "it answers GET /v1/models with nothing within 1 s" in ended.stderr
+    assert "--service-kind openai" in ended.stderr
 
 
 PAGE = answer(b"<html>sign in</html>", 200, {"Content-Type": "text/html"})

@@ -24,11 +24,12 @@ TIMEOUT_S = 5.0
 LONGEST_TEXT = 4000  # characters of a page, enough to recognise it
 _SERVER_NAME, _SERVER_EXTENSIONS = 1, 3  # fields of ServerMetadataResponse
 _NOBODY = "inferometer-looks-around"  # name of a model that no server has
+NO_ANSWER = -1  # status of a request that timed out
 
 
 @frozen
 class ProbeAnswer:
-    """An answer: HTTP status, JSON document, if any, and the beginning of the text; for gRPC status
+    """An answer: HTTP status, or `NO_ANSWER`, JSON document, if any, and the beginning of the text; for gRPC status
     200, or 0 for an error."""
 
     status: int
@@ -218,19 +219,21 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
     answers: ProbeAnswers = probe_grpc(connection) if protocol == "grpc" else {}
     answers = answers or probe(connection, page=page, first=first)
     found = recognize(answers)
-    if PAGE not in answers:
+    if PAGE not in answers and found is not PLAIN:
         return found
     is_locked = any(answer.status in (401, 403) for answer in answers.values())
-    status = answers[PAGE].status
+    status = answers[PAGE].status if PAGE in answers else 0
     is_moved = found is PLAIN and 300 <= status < 400
     moved_to = _location(connection, page) if is_moved else ""
+    silence = f"nothing within {plain_number(_patience_s(connection))} s"
     failures = tuple(
-        f"GET {connection.endpoint.prefix}{QUESTIONS[question]} with status {answer.status}"
+        f"GET {connection.endpoint.prefix}{QUESTIONS[question]} with "
+        + (silence if answer.status == NO_ANSWER else f"status {answer.status}")
         for question, answer in answers.items()
-        if found is PLAIN and question in _APIS and answer.status >= 500
+        if found is PLAIN and question in _APIS and (answer.status >= 500 or answer.status == NO_ANSWER)
     )
     listing = ""
-    if found is PLAIN and (models := answers.get("openai")) is not None:
+    if found is PLAIN and (models := answers.get("openai")) is not None and models.status != NO_ANSWER:
         listing = f"GET {connection.endpoint.prefix}{QUESTIONS['openai']} with {models.description}"
     return found._replace(
         page_status=status, is_locked=is_locked, moved_to=moved_to, failures=failures, listing=listing
@@ -270,6 +273,8 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
             cause = error.__cause__
             if not isinstance(cause, (BadReply, TimeoutError, ConnectionResetError)):
                 raise
+            if answers and isinstance(cause, TimeoutError):
+                answers[question] = ProbeAnswer(NO_ANSWER)
             return answers or _probe_other_protocols(connection, cause)
         if recognize(answers) is not PLAIN:
             return answers
