@@ -43,7 +43,11 @@ GUESSES = (
     ("measure {url} simple --data-binary @b.json", "it is --body here", 2),
     ("measure {url} simple --json {{}}", "for a request body, write --body '{{}}'", 2),
     ("measure {url} simple --data @b.json", "for a whole request body, write --body @b.json", 2),
-    ("measure {url} simple --data {{}}", "--input NAME=1,2; for a whole request body, write --body '{{}}'", 2),
+    (
+        "measure {url} simple --data {{}}",
+        "--input NAME=1,2; for a whole request body, write --body '{{}}'",
+        2,
+    ),
     ("measure {url} simple --input INPUT0:1,2", "write INPUT0=1,2", 2),
     ("measure {url} simple --input INPUT0=1;2", "separate numbers with commas: --input INPUT0=1,2", 2),
 )

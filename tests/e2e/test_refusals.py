@@ -91,6 +91,8 @@ def test_a_dynamic_shape_names_a_working_option(run: Callable) -> None:
         assert refused.code == 99
         assert "contains dynamic shape, provide shapes" in refused.stderr
         assert "IMAGE" in refused.stderr
+        assert "--input-data FILE" in refused.stderr
+        assert "--input " not in refused.stderr
         offered = [word.strip(",.;'`") for word in refused.stderr.split() if word.startswith("IMAGE:3,")]
         assert offered, refused.stderr
         accepted = run("perf_analyzer", *words, "--shape", offered[0])

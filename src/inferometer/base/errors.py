@@ -40,12 +40,16 @@ def spelled(text: str, spell: Spell = str) -> str:
 
 
 class InferometerError(Exception):
-    """An error with a message that states the cause, and a remedy; `classic` is the message in the classic scripts."""
+    """An error with a message that states the cause, and a remedy; `classic` and `classic_remedy` replace them in the
+    classic scripts."""
 
     exit_code = 70
 
-    def __init__(self, message: str, *, remedy: str = "", classic: str = "") -> None:
+    def __init__(
+        self, message: str, *, remedy: str = "", classic: str = "", classic_remedy: str | None = None
+    ) -> None:
         self._message, self._remedy, self._classic = message, remedy, classic
+        self._classic_remedy = classic_remedy
         super().__init__(self.message)
 
     @property
@@ -76,6 +80,11 @@ class InferometerError(Exception):
     def use_classic_words(self) -> None:
         """Replace the message by the classic scripts' sentence, if they have one."""
         self._message = self._classic or self._message
+        self.use_classic_remedy()
+
+    def use_classic_remedy(self) -> None:
+        """Replace the remedy if it names an option that the classic scripts lack."""
+        self._remedy = self._remedy if self._classic_remedy is None else self._classic_remedy
 
     def at(self, place: str) -> None:
         """Prefix the message with the place where the error occurred."""
@@ -85,7 +94,10 @@ class InferometerError(Exception):
     def wrapped(self, before: str, kind: type[E]) -> E:
         """Return an error of another kind, with a text before the message; the options keep their fields."""
         return kind(
-            before + self._message, remedy=self._remedy, classic=self._classic and before + self._classic
+            before + self._message,
+            remedy=self._remedy,
+            classic=self._classic and before + self._classic,
+            classic_remedy=self._classic_remedy,
         )
 
     def spelled(self, spell: Spell) -> str:

@@ -455,7 +455,9 @@ def _names(directory: str) -> list[str]:
         found = sorted(path.name for path in Path(directory).iterdir())
     except OSError as error:
         raise UsageError(f"cannot read the directory {directory}: {error.strerror or error}") from None
-    return [name for name in found if not name.startswith(".")]  # such as .inferometer, which has the stored runs
+    return [
+        name for name in found if not name.startswith(".")
+    ]  # such as .inferometer, which has the stored runs
 
 
 def _require_known(model: ModelSpec, directory: str, names: list[str]) -> None:

@@ -76,6 +76,10 @@ def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place:
         f"{option_name('--shape')} {example}"
         if elements is None
         else f"for example with {option_name('--shape')} {example}, or as 'shape' in a JSON file",
+        classic_remedy=f"generate data with {option_name('--shape')} {example}, or send your own with "
+        f"{option_name('--data')} FILE"
+        if elements is None
+        else None,
     )
 
 

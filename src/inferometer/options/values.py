@@ -755,9 +755,15 @@ def _own_data_source(name: str, word: str) -> str:
     """Parse the same, and answer curl's notations of a body."""
     if word[:1] == "@" or word.lstrip()[:1] in ("{", "["):
         body = Name(f"--body {shlex.quote(word)}", "bodies", word)
-        values = f"write {word[1:]}" if word[:1] == "@" else "write it to a file, or give values as --input NAME=1,2"
+        values = (
+            f"write {word[1:]}"
+            if word[:1] == "@"
+            else "write it to a file, or give values as --input NAME=1,2"
+        )
         raise refusal(
-            name, f"'{word}' is not the name of a file", remedy=f"{values}; for a whole request body, write {body}"
+            name,
+            f"'{word}' is not the name of a file",
+            remedy=f"{values}; for a whole request body, write {body}",
         )
     return _data_source.read(name, word)
 

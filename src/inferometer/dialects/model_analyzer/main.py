@@ -39,12 +39,20 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
         if isinstance(error, UnknownKeys):
             for key in error.keys:
                 to_stderr(f"{mark} the key '{key}' is unknown")
-        to_stderr(f"{mark} Model Analyzer encountered an error: {error}")
+        to_stderr(f"{mark} Model Analyzer encountered an error: {_words_of(error)}")
         return FAILURE
     except KeyboardInterrupt:
         return interrupted_code() if was_hung_up() else FAILURE
     except BrokenPipeError:
         return drop_output()
+
+
+def _words_of(error: InferometerError) -> str:
+    """Return the sentence with the options of requests as in `perf_analyzer_flags`."""
+    from inferometer.dialects.perf_analyzer.options import COMMAND
+
+    error.use_classic_remedy()
+    return error.spelled(COMMAND.spell)
 
 
 def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None) -> int:
@@ -59,7 +67,7 @@ def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None)
 
         return run(config, program, profile=profile)
     except InferometerError as error:
-        to_stderr(f"{program.mark} {name}: {error}")
+        to_stderr(f"{program.mark} {name}: {_words_of(error)}")
         return FAILURE
     except KeyboardInterrupt:
         return interrupted_code() if was_hung_up() else FAILURE

@@ -334,7 +334,11 @@ def _check_members(config: Config, settings: TuneSettings, model: ModelSettings)
         return []
     lost = [
         f"{model.where}.{name} has no effect: "
-        + ("an ensemble takes the smallest of its members" if name == "max_batch_size" else "an ensemble has none")
+        + (
+            "an ensemble takes the smallest of its members"
+            if name == "max_batch_size"
+            else "an ensemble has none"
+        )
         + f"; list it for the members, below {called('ensemble_composing_models')}"
         for name in ("max_batch_size", "instance_group")
         if members and name in (model.swept or ())

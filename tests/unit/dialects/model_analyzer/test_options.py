@@ -757,7 +757,8 @@ def test_requests_of_a_measurement_have_a_time_limit(words, timeout_s):
 
 
 @pytest.mark.parametrize(
-    ("given", "loads"), [("10.5", (10.5,)), ('"2.5"', (2.5,)), ("40", (40.0,)), ("10:20:5", (10.0, 15.0, 20.0))]
+    ("given", "loads"),
+    [("10.5", (10.5,)), ('"2.5"', (2.5,)), ("40", (40.0,)), ("10:20:5", (10.0, 15.0, 20.0))],
 )
 def test_a_rate_among_the_flags_may_have_a_fraction(given, loads, tmp_path):
     yaml = f"perf_analyzer_flags: {{request-rate-range: {given}}}\nprofile_models: W\n"

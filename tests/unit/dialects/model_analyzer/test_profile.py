@@ -278,6 +278,14 @@ def test_settings_that_an_ensemble_takes_from_its_members_cause_a_warning(tool, 
     assert "response_cache has no effect" not in out
 
 
+def test_errors_name_the_flags_of_the_load_generator(tool, capsys):
+    config = tool.folder / "repo/W/config.pbtxt"
+    config.write_text(config.read_text().replace("dims: [64]", "dims: [-1]"))
+    assert tool.profile(*BOUNDED) == 1
+    error = capsys.readouterr().err
+    assert "generate data with --shape IN:1, or send your own with --input-data FILE" in error
+
+
 def test_columns_have_the_requested_order(tool, capsys):
     words = (
         "--inference-output-fields",
