@@ -9,8 +9,8 @@ OTHER_TOOLS = {
         "-n --runs": "--iterations --number --amount --count --samples --runs --last --max-requests",
         "-n": "--num-requests --num-prompts --total-requests --data-loader --no-oversample",
         "--workers": "--threads --processes --max-workers --workers-max --cpus",
-        "--body": "--body-file --post --post-data --request-body --data-binary --data-raw -D --extra-body --extra-inputs "
-        "--temperature --top-p "
+        "--body": "--body-file --post --post-data --request-body --data-binary --data-raw -D --extra-body "
+        "--extra-inputs --temperature --top-p "
         "--top-k --min-p --frequency-penalty --presence-penalty --repetition-penalty --ignore-eos --logprobs "
         "--use-beam-search --chat-template-kwargs --stop --force-min-tokens --no-force-min-tokens",
         "--service-kind": "--kind --server-type",

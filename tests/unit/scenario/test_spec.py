@@ -40,7 +40,7 @@ def test_a_time_may_be_written_like_a_clock(written, seconds):
 
 @pytest.mark.parametrize("changed", ["load: 1:2", "classes: {b: {concurrency: 1:4}}"])
 def test_a_range_is_not_a_number_in_base_60(changed):
-    with pytest.raises(UsageError, match="1:[24]|integer"):
+    with pytest.raises(UsageError, match=r"1:[24]|integer"):
         parse_scenario(WHOLE.replace("load: 0.5..2", changed), "file")
 
 
