@@ -765,7 +765,8 @@ def _own_data_source(name: str, word: str) -> str:
             f"'{word}' is not the name of a file",
             remedy=f"{values}; for a whole request body, write {body}",
         )
-    return _data_source.read(name, word)
+    found: str = _data_source.read(name, word)
+    return found
 
 
 data_source = replace(_data_source, read=_own_data_source, classic=_data_source.read)

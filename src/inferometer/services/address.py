@@ -96,7 +96,7 @@ def _with_fewer_colons(authority: str) -> str:
         return f"write an IPv6 address in brackets: [{host}]:{last}"
     if _is_ipv6(authority):
         return f"write an IPv6 address in brackets, and the port after it: [{authority}]:8000"
-    found = re.fullmatch(r"([^:]+:[0-9]+):(.+)", authority)
+    found = re.fullmatch(r"([^:]+:[0-9]+):([A-Za-z].*)", authority)
     if found is not None:
         return f"write {found[1]}, and a model after a space: {found[1]} {found[2]}"
     return "write host:port, and an IPv6 address in brackets: [::1]:8000"

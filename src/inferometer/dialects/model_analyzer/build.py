@@ -168,7 +168,7 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
     flags = dict(config.flags(model))
     where = model.path(_FLAGS)
     concurrency, rates = rules.loads_of(config, model)
-    loads = rates if by_rate else concurrency
+    loads: tuple[float, ...] | None = rates if by_rate else concurrency
     for name in ("request-rate-range", "concurrency-range"):
         if name in flags:  # overrides the tuner's own; a range gives all its loads
             loads = _loads_of_flag(f"{where}.{name}", flags[name])
