@@ -112,6 +112,14 @@ def test_a_phase_has_no_requests_of_the_phase_before(phase):
     assert [row.measurement.request_count for row in level.classes] == [90, 30]
 
 
+def test_a_phase_counts_requests_that_fail_before_they_are_sent(phase):
+    def unreachable(number, sent_ns):
+        return Reply(0, status=status.CONNECT, is_unsent=True)
+
+    good, gone = phase(steady, unreachable).classes
+    assert (good.measurement.failed_count, gone.measurement.failed_count) == (0, 40)
+
+
 def test_a_phase_begins_with_its_load_however_long_a_look_at_the_counters_takes(phase):
     assert phase(steady, reading_ns=150 * NS_PER_MS).measurement.request_count == 119
 

@@ -70,7 +70,8 @@ class LevelRun:
         records = split(records, self.start_ns)[1]
         if not self._settings.ends_load or not len(records):
             return records
-        return records.where(records.sent_ns >= self.start_ns - EARLIER_NS)
+        began_ns = np.maximum(records.sent_ns, records.due_ns)  # some fail before they are sent
+        return records.where(began_ns >= self.start_ns - EARLIER_NS)
 
     def report_start(self) -> None:
         """Report the requests that ended before the first window is filled."""
