@@ -98,7 +98,7 @@ MISTAKES = (
     ("measure {url} simple --json - --csv -", "standard output", "give a file", 2),
     ("measure {url} simple --json - --csv /dev/stdout", "standard output", "give a file", 2),
     ("measure {url} simple --export -", "standard output", "give a file name", 2),
-    ("measure {url} simple --json r.x --html r.x", "two reports", "name of its own", 2),
+    ("measure {url} simple --json r.x --html r.x", "two reports", "different file name", 2),
     ("measure {url} simple -q -v", "mutually exclusive", "Give only one", 2),
     ("measure {url} simple --export .", "already exists", "give the name of a new file", 2),
 )

@@ -156,6 +156,10 @@ def vllm_file(count: int) -> bytes:
 
 ROWS = (
     # metadata
+    Row("recordings", "turns of a session", numbered(
+        '{"session_id": "a", "input_length": 1#, "output_length": 1}', between="\n")),
+    Row("recordings", "sessions", numbered(
+        '{"session_id": "#", "turns": [{"messages": [{"role": "user", "content": "x"}]}]}', between="\n")),
     Row("control-json", "inputs", lambda n: encoded({"metadata": {**METADATA, "inputs": tensors(n)}})),
     Row("control-json", "outputs", lambda n: encoded({"metadata": {**METADATA, "outputs": tensors(n)}})),
     Row("control-json", "versions", lambda n: encoded({"metadata": {**METADATA, "versions": ["1"] * n}}), 4000),

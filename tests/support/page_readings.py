@@ -95,7 +95,7 @@ def _load(text: str) -> str:
 def _tiles(page: Document) -> Iterator[Reading]:
     subject, load = "", ""
     for tile in page.figures:
-        if tile.label == "Recommended":
+        if tile.label in ("Recommended", "Best figures"):
             subject = tile.value
         load = f"{tile.value} replicas" if tile.label == "Replicas" else _load(tile.detail) or load
         if (at := _load(tile.label)) or tile.label.endswith(" throughput"):  # of a gate, or of interference
