@@ -157,7 +157,7 @@ def vllm_file(count: int) -> bytes:
 ROWS = (
     # metadata
     Row("recordings", "turns of a session", numbered(
-        '{"session_id": "a", "input_length": 1#, "output_length": 1}', between="\n")),
+        '{"session_id": "a", "input_length": 1#0, "output_length": 1}', between="\n")),
     Row("recordings", "sessions", numbered(
         '{"session_id": "#", "turns": [{"messages": [{"role": "user", "content": "x"}]}]}', between="\n")),
     Row("control-json", "inputs", lambda n: encoded({"metadata": {**METADATA, "inputs": tensors(n)}})),
