@@ -186,42 +186,121 @@ class _NotInScenarioInterfere(TypedDict, total=False):
 
 
 class MeasureKeywords(
-    _InAll, _NotInTune, _InMeasureScenarioFind, _InMeasureCompare, _NotInFind, _InMeasure, _NotInFindDiagnose, _NotInScenarioTune, _InMeasureScenario, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereCompare, _InMeasureTune, _NotInInterfereFindTune, _NotInScenario, _InMeasureFind, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureScenarioFind,
+    _InMeasureCompare,
+    _NotInFind,
+    _InMeasure,
+    _NotInFindDiagnose,
+    _NotInScenarioTune,
+    _InMeasureScenario,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
+    _InMeasureTune,
+    _NotInInterfereFindTune,
+    _NotInScenario,
+    _InMeasureFind,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `measure`."""
 
 
 class ScenarioKeywords(
-    _InAll, _NotInTune, _InMeasureScenarioFind, _NotInFind, _NotInFindDiagnose, _InMeasureScenario, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereCompare, _NotInInterfereFindTune, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureScenarioFind,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _InMeasureScenario,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
+    _NotInInterfereFindTune,
+    total=False,
 ):
     """Arguments of `scenario`."""
 
 
 class InterfereKeywords(
-    _InAll, _NotInTune, _NotInFind, _NotInFindDiagnose, _NotInScenarioTune, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInScenario, total=False
+    _InAll,
+    _NotInTune,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInScenarioTune,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInScenario,
+    total=False,
 ):
     """Arguments of `interfere`."""
 
 
 class FindKeywords(
-    _InAll, _NotInTune, _InMeasureScenarioFind, _NotInScenarioTune, _NotInTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereCompare, _NotInScenario, _InMeasureFind, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureScenarioFind,
+    _NotInScenarioTune,
+    _NotInTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereCompare,
+    _NotInScenario,
+    _InMeasureFind,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `find`."""
 
 
 class TuneKeywords(
-    _InAll, _NotInFind, _NotInFindDiagnose, _NotInInterfereDiagnose, _NotInInterfereCompare, _InMeasureTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereCompare,
+    _InMeasureTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `tune`."""
 
 
 class CompareKeywords(
-    _InAll, _NotInTune, _InMeasureCompare, _NotInFind, _NotInFindDiagnose, _NotInScenarioTune, _NotInTuneDiagnose, _NotInFindTuneDiagnose, _NotInInterfereDiagnose, _NotInInterfereTuneDiagnose, _NotInInterfereFindTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _InMeasureCompare,
+    _NotInFind,
+    _NotInFindDiagnose,
+    _NotInScenarioTune,
+    _NotInTuneDiagnose,
+    _NotInFindTuneDiagnose,
+    _NotInInterfereDiagnose,
+    _NotInInterfereTuneDiagnose,
+    _NotInInterfereFindTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `compare`."""
 
 
 class DiagnoseKeywords(
-    _InAll, _NotInTune, _NotInFind, _NotInScenarioTune, _NotInInterfereCompare, _NotInInterfereFindTune, _NotInScenario, _NotInScenarioInterfere, total=False
+    _InAll,
+    _NotInTune,
+    _NotInFind,
+    _NotInScenarioTune,
+    _NotInInterfereCompare,
+    _NotInInterfereFindTune,
+    _NotInScenario,
+    _NotInScenarioInterfere,
+    total=False,
 ):
     """Arguments of `diagnose`."""

@@ -156,7 +156,6 @@ _OF_LOADS = (
     "--endpoint",
     "--endpoint-type",
     "--streaming",
-    "--concurrency",
     "--tokenizer",
 )
 """Options of tools whose command `profile` loads one server."""

@@ -10,7 +10,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from inferometer.base.errors import UsageError
 from inferometer.dataset.tokens import COMMON
 from inferometer.dialects.model_analyzer.build import profile_job
-from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, read_command
+from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, check_tool, read_command
+from inferometer.dialects.model_analyzer.config import KEYS, option
 from inferometer.dialects.model_analyzer.values import ints
 from inferometer.tune.scoring import Constraint
 from inferometer.tune.settings import Prompts
@@ -571,6 +572,10 @@ def test_a_range_needs_no_quotes(tmp_path):
     assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].loads == (1.0, 2.0, 3.0, 4.0)
     yaml = "concurrency: 2:8:2\nprofile_models: W\n"
     assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].loads == (2.0, 4.0, 6.0, 8.0)
+
+
+def test_no_option_of_profile_is_taken_for_one_of_another_tool():
+    check_tool("profile", [option(name) for name, key in KEYS.items() if key.is_word])
 
 
 def test_an_empty_file_sets_nothing(tmp_path):
